@@ -1,0 +1,288 @@
+//! The arguments of an operation: the exact bytes that were approved, compared by meaning and sent as written.
+
+use crate::fingerprint::{Canonical, Fingerprint, Omitted, utf16_order};
+use crate::json::{self, JsonError, JsonReason, Node};
+use crate::pointer::Pointer;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// The exact text of one JSON object. Equal when the bytes are; [`Arguments::fingerprint`] compares by meaning.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Arguments {
+    text: Arc<str>,
+}
+
+/// Why a text cannot be the arguments of an operation. Nothing of the text is repeated in the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArgumentsError {
+    /// More bytes than allowed.
+    #[error("the arguments are larger than {limit} bytes")]
+    TooLarge {
+        /// The most bytes that are accepted.
+        limit: usize,
+    },
+    /// Not JSON, or JSON that two readers may understand differently.
+    #[error("the arguments are refused: {reason} (at byte {offset})")]
+    Invalid {
+        /// What is wrong.
+        reason: JsonReason,
+        /// Where, counted from 0.
+        offset: usize,
+    },
+    /// JSON, but no object.
+    #[error("the arguments are not a JSON object")]
+    NotAnObject,
+}
+
+/// Why a member cannot be spliced in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum SpliceError {
+    /// The arguments have this member already, and nothing that was approved is overwritten.
+    #[error("the arguments already have the member that the key or reference goes into")]
+    Present,
+    /// What should hold the member is absent or no object.
+    #[error("the arguments lack the object that the key or reference goes into")]
+    NoParent,
+}
+
+impl Arguments {
+    /// The most bytes that are accepted.
+    pub const MAX_BYTES: usize = 256 * 1024;
+    /// The deepest nesting that is accepted; the arguments object itself is 1.
+    pub const MAX_DEPTH: usize = 64;
+    /// The most names that [`Arguments::differing_members`] returns.
+    pub const MAX_DIFFERING: usize = 100;
+
+    /// Takes arguments from outside, white space around them included.
+    ///
+    /// # Errors
+    ///
+    /// As [`ArgumentsError`] lists; the size is checked before anything is read.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ArgumentsError> {
+        if bytes.len() > Self::MAX_BYTES {
+            return Err(ArgumentsError::TooLarge { limit: Self::MAX_BYTES });
+        }
+        let invalid = |error: JsonError| ArgumentsError::Invalid { reason: error.reason, offset: error.offset };
+        let text = std::str::from_utf8(bytes).map_err(|error| ArgumentsError::Invalid {
+            reason: JsonReason::InvalidUtf8,
+            offset: error.valid_up_to(),
+        })?;
+        let node = json::parse_str(text, Self::MAX_DEPTH).map_err(invalid)?;
+        node.members().ok_or(ArgumentsError::NotAnObject)?;
+        Ok(Self { text: text.into() })
+    }
+
+    /// Takes a text that [`Arguments::parse`] accepted before, from the ledger.
+    ///
+    /// A text that was damaged since is carried along and equals no other action: see
+    /// [`Arguments::fingerprint`].
+    pub fn from_stored(text: String) -> Self {
+        Self { text: text.into() }
+    }
+
+    /// The text as the caller wrote it.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The text as a tree.
+    ///
+    /// # Errors
+    ///
+    /// Only a text that did not come through [`Arguments::parse`] gives an error.
+    pub fn node(&self) -> Result<Node<'_>, JsonError> {
+        json::parse_str(&self.text, Self::MAX_DEPTH)
+    }
+
+    /// The identity of this action, without the members that the tool declares volatile. A pointer that names
+    /// no member of an object (an element of an array, the whole arguments) leaves nothing out.
+    ///
+    /// Stored text that can no longer be read is hashed as a string, which no readable arguments can equal: a
+    /// repeat is then refused as different, and nothing is sent on the strength of it.
+    pub fn fingerprint(&self, tool: &str, volatile: &[Pointer]) -> Fingerprint {
+        Fingerprint::of(|out| self.write_canonical(tool, volatile, out))
+    }
+
+    /// The text that [`Arguments::fingerprint`] hashes.
+    pub fn canonical(&self, tool: &str, volatile: &[Pointer]) -> String {
+        let mut text = String::with_capacity(self.text.len() + tool.len() + 32);
+        self.write_canonical(tool, volatile, &mut |piece| text.push_str(piece));
+        text
+    }
+
+    fn write_canonical(&self, tool: &str, volatile: &[Pointer], out: &mut dyn FnMut(&str)) {
+        match self.node() {
+            Ok(node) => {
+                let omitted = Omitted::find(&node, volatile);
+                let mut canonical = Canonical::new(&omitted, out);
+                canonical.put("{\"arguments\":");
+                canonical.value(&node);
+                canonical.put(",\"tool\":");
+                canonical.string(tool);
+                canonical.put("}");
+            }
+            Err(_) => self.write_unreadable("arguments", tool, out),
+        }
+    }
+
+    /// The digest of the members that make two calls of a tool the same action (its `guard_on`): the canonical
+    /// form of `{"guard": {"/pointer": value, …}, "tool": name}`, where members that are absent are left out.
+    pub fn digest_of_members(&self, tool: &str, members: &[Pointer]) -> Fingerprint {
+        let Ok(node) = self.node() else {
+            return Fingerprint::of(|out| self.write_unreadable("guard", tool, out));
+        };
+        let mut named: Vec<(String, &Node<'_>)> = members
+            .iter()
+            .filter_map(|pointer| Some((pointer.to_string(), pointer.resolve(&node)?)))
+            .collect();
+        named.sort_unstable_by(|a, b| utf16_order(&a.0, &b.0));
+        named.dedup_by(|a, b| a.0 == b.0);
+        Fingerprint::of(|out| {
+            let nothing = Omitted::default();
+            let mut canonical = Canonical::new(&nothing, out);
+            canonical.put("{\"guard\":{");
+            for (at, (pointer, value)) in named.into_iter().enumerate() {
+                if at > 0 {
+                    canonical.put(",");
+                }
+                canonical.string(&pointer);
+                canonical.put(":");
+                canonical.value(value);
+            }
+            canonical.put("},\"tool\":");
+            canonical.string(tool);
+            canonical.put("}");
+        })
+    }
+
+    fn write_unreadable(&self, kind: &str, tool: &str, out: &mut dyn FnMut(&str)) {
+        let mut put = |text: &str| out(text);
+        put("{\"");
+        put(kind);
+        put("\":");
+        json::write_string(&self.text, &mut put);
+        put(",\"tool\":");
+        json::write_string(tool, &mut put);
+        put("}");
+    }
+
+    /// The top-level members in which two calls differ, as `arguments.NAME`, sorted, at most
+    /// [`Arguments::MAX_DIFFERING`] of them. Values are never named; names are an agent's text and are shown
+    /// with control and invisible characters escaped, and cut where they have more than 64 bytes.
+    pub fn differing_members(&self, other: &Arguments, volatile: &[Pointer]) -> Vec<String> {
+        let (Ok(mine), Ok(theirs)) = (self.node(), other.node()) else {
+            return vec![String::from("arguments")];
+        };
+        let (mine, theirs) = (canonical_members(&mine, volatile), canonical_members(&theirs, volatile));
+        let names: BTreeSet<&str> = mine.keys().chain(theirs.keys()).copied().collect();
+        names
+            .into_iter()
+            .filter(|name| mine.get(name) != theirs.get(name))
+            .take(Self::MAX_DIFFERING)
+            .map(|name| format!("arguments.{}", shown(name)))
+            .collect()
+    }
+
+    /// The text with a string member added as the last one of the object that the pointer's parent names.
+    /// Every other byte stays as it was: what goes out is what was approved, and the key.
+    ///
+    /// # Errors
+    ///
+    /// As [`SpliceError`] lists. The whole document and the elements of an array have no place for a member.
+    pub fn splice(&self, at: &Pointer, text: &str) -> Result<String, SpliceError> {
+        let node = self.node().map_err(|_| SpliceError::NoParent)?;
+        let (parent, name) = at.split_last().ok_or(SpliceError::NoParent)?;
+        let parent = parent.resolve(&node).ok_or(SpliceError::NoParent)?;
+        let members = parent.members().ok_or(SpliceError::NoParent)?;
+        if parent.member(name).is_some() {
+            return Err(SpliceError::Present);
+        }
+        let (place, comma) = match members.last() {
+            Some(last) => (last.span().end, ","),
+            None => (parent.span().start + 1, ""),
+        };
+        let mut spliced = String::with_capacity(self.text.len() + name.len() + text.len() + 8);
+        spliced.push_str(&self.text[..place]);
+        spliced.push_str(comma);
+        json::write_string(name, &mut |piece| spliced.push_str(piece));
+        spliced.push(':');
+        json::write_string(text, &mut |piece| spliced.push_str(piece));
+        spliced.push_str(&self.text[place..]);
+        Ok(spliced)
+    }
+
+    /// The text without the named members of the arguments object, for a body that leaves out what went into
+    /// the path. The other members stay in their order and as written; if all stay, so does every byte.
+    /// A pointer of more than one step names no member of the arguments object and is without effect.
+    pub fn without_top_level(&self, pointers: &[Pointer]) -> String {
+        let text = self.as_str();
+        let Ok(node) = self.node() else { return text.to_owned() };
+        let members = node.members().unwrap_or_default();
+        let named = |name: &str| pointers.iter().any(|pointer| pointer.tokens().eq([name]));
+        let kept: Vec<&str> = members
+            .iter()
+            .filter(|member| !named(member.name()))
+            .map(|member| &text[member.span()])
+            .collect();
+        if kept.len() == members.len() { text.to_owned() } else { format!("{{{}}}", kept.join(",")) }
+    }
+}
+
+/// The top-level members by name, each in canonical form, without the volatile ones.
+fn canonical_members<'n>(document: &'n Node<'_>, volatile: &[Pointer]) -> BTreeMap<&'n str, String> {
+    let omitted = Omitted::find(document, volatile);
+    let members = document.members().unwrap_or_default().iter();
+    members
+        .filter(|member| !omitted.has(member.value()))
+        .map(|member| {
+            let mut text = String::with_capacity(member.value().raw().len());
+            Canonical::new(&omitted, &mut |piece| text.push_str(piece)).value(member.value());
+            (member.name(), text)
+        })
+        .collect()
+}
+
+/// A member name as it may stand in an answer or on a page.
+fn shown(name: &str) -> String {
+    const MAX: usize = 64;
+    let mut shown = String::with_capacity(name.len().min(MAX));
+    for character in name.chars() {
+        let length = shown.len();
+        match character {
+            // These are escaped by `escape_debug` for the sake of Rust's literals only.
+            '"' | '\'' => shown.push(character),
+            other => shown.extend(other.escape_debug()),
+        }
+        if shown.len() > MAX {
+            shown.truncate(length);
+            shown.push('…');
+            break;
+        }
+    }
+    shown
+}
+
+impl fmt::Debug for Arguments {
+    /// Arguments may hold secrets and personal data, so only the length is shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Arguments({} bytes)", self.text.len())
+    }
+}
+
+impl Serialize for Arguments {
+    /// Writes the text as one string, so that no writer on the way re-spells what is in it.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Arguments {
+    /// Reads the text from a string, under the rules of [`Arguments::parse`].
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(text.as_bytes()).map_err(serde::de::Error::custom)
+    }
+}
