@@ -65,7 +65,8 @@ impl Arguments {
         if bytes.len() > Self::MAX_BYTES {
             return Err(ArgumentsError::TooLarge { limit: Self::MAX_BYTES });
         }
-        let invalid = |error: JsonError| ArgumentsError::Invalid { reason: error.reason, offset: error.offset };
+        let invalid =
+            |error: JsonError| ArgumentsError::Invalid { reason: error.reason, offset: error.offset };
         let text = std::str::from_utf8(bytes).map_err(|error| ArgumentsError::Invalid {
             reason: JsonReason::InvalidUtf8,
             offset: error.valid_up_to(),

@@ -128,7 +128,9 @@ impl Omitted {
     /// effect: the more is compared, the sooner two actions count as different and are refused instead of
     /// merged.
     pub(crate) fn find(document: &Node<'_>, volatile: &[Pointer]) -> Self {
-        Self(volatile.iter().filter_map(|pointer| pointer.resolve_member(document)).map(Node::start).collect())
+        Self(
+            volatile.iter().filter_map(|pointer| pointer.resolve_member(document)).map(Node::start).collect(),
+        )
     }
 
     /// Whether a member with this value is left out.

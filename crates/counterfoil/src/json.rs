@@ -508,9 +508,9 @@ impl<'a> Reader<'a> {
 
 /// The value of a row of digits, or something above every limit where it has too many of them.
 fn magnitude(digits: &str) -> i64 {
-    digits
-        .bytes()
-        .fold(0_i64, |value, digit| value.saturating_mul(10).saturating_add(i64::from(digit.wrapping_sub(b'0'))))
+    digits.bytes().fold(0_i64, |value, digit| {
+        value.saturating_mul(10).saturating_add(i64::from(digit.wrapping_sub(b'0')))
+    })
 }
 
 /// Refuses a name that an earlier member has, at the first byte of the later name.

@@ -1,12 +1,32 @@
 //! The library.
 
 pub mod arguments;
+pub mod backoff;
+pub mod decide;
+pub mod destination;
+pub mod error;
 pub mod fingerprint;
+pub mod guard;
+mod hex;
+pub mod id;
 pub mod json;
 pub mod keys;
+mod message;
+pub mod operation;
 pub mod pointer;
+pub mod policy;
+pub mod recovery;
 pub mod secret_shapes;
+pub mod snapshot;
+pub mod state;
+pub mod store;
+pub mod time;
 
+pub use error::{Error, Refusal, StoreError};
 pub use fingerprint::{Arguments, Fingerprint};
+pub use id::{Account, FencingToken, OperationId, Principal, Task, ToolName, WorkerName, new_operation_id};
 pub use keys::KeyFormat;
+pub use operation::{Operation, Receipt};
 pub use pointer::Pointer;
+pub use state::State;
+pub use time::{Clock, SystemClock, Timestamp};

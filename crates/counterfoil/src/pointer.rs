@@ -134,7 +134,8 @@ mod tests {
     /// The document and the table of RFC 6901 section 5.
     #[test]
     fn names_the_values_of_the_rfc_example() {
-        let text = r#"{"foo":["bar","baz"],"":0,"a/b":1,"c%d":2,"e^f":3,"g|h":4,"i\\j":5,"k\"l":6," ":7,"m~n":8}"#;
+        let text =
+            r#"{"foo":["bar","baz"],"":0,"a/b":1,"c%d":2,"e^f":3,"g|h":4,"i\\j":5,"k\"l":6," ":7,"m~n":8}"#;
         let document = json::parse_str(text, 8).unwrap();
         let table = [
             ("", text),
@@ -162,7 +163,9 @@ mod tests {
     #[test]
     fn names_nothing_where_nothing_is() {
         let document = json::parse_str(r#"{"foo":["bar"],"n":null}"#, 8).unwrap();
-        for pointer in ["/bar", "/foo/1", "/foo/-", "/foo/00", "/foo/01", "/foo/+0", "/foo/", "/n/x", "/foo/0/x"] {
+        for pointer in
+            ["/bar", "/foo/1", "/foo/-", "/foo/00", "/foo/01", "/foo/+0", "/foo/", "/n/x", "/foo/0/x"]
+        {
             assert_eq!(Pointer::parse(pointer).unwrap().resolve(&document), None, "{pointer}");
         }
     }

@@ -150,9 +150,10 @@ const MARKED: [(&str, usize); 32] = [
 fn is_api_key(word: &str) -> bool {
     let part = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     let plain = |character: char| character.is_ascii_alphanumeric();
-    if MARKED.iter().any(|(prefix, least)| {
-        word.strip_prefix(prefix).is_some_and(|rest| run(rest, part) >= *least)
-    }) {
+    if MARKED
+        .iter()
+        .any(|(prefix, least)| word.strip_prefix(prefix).is_some_and(|rest| run(rest, part) >= *least))
+    {
         return true;
     }
     // Short prefixes need a row that no word, date or UUID gives.

@@ -1,0 +1,81 @@
+//! What the ledger learns from a destination, whoever carries the request: the outcome of one attempt and what it
+//! proves.
+
+use std::time::Duration;
+
+use crate::operation::{AttemptOutcome, Marker, ResultBody};
+use crate::policy::Meaning;
+use crate::time::Timestamp;
+
+/// What the sender of one attempt found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it proves.
+    pub meaning: Meaning,
+    /// Whether it is certain that no byte of the request reached a peer (then `meaning` is `NotProcessed`).
+    pub not_sent: bool,
+    /// How far the sender got.
+    pub marker: Marker,
+    /// The status of the answer, where one was read.
+    pub status: Option<u16>,
+    /// What went wrong, in our own fixed words: no text of a destination, no secret.
+    pub error: Option<String>,
+    /// What the destination calls the thing that was created.
+    pub reference: Option<String>,
+    /// What it answered, for a receipt.
+    pub result: Option<ResultBody>,
+    /// The destination's lower bound for the next attempt.
+    pub retry_after: Option<Duration>,
+    /// The destination refused the credential (401, 407, 511).
+    pub credential_refused: bool,
+    /// The sender stopped by itself before the first byte (paused, too late, shutting down): it uses up no attempt.
+    pub stopped: bool,
+    /// Callers are told that there is no answer yet; the sender reads on until then.
+    pub lingers_until: Option<Timestamp>,
+}
+
+impl Finding {
+    /// A finding that proves nothing yet.
+    #[must_use]
+    pub fn unknown(marker: Marker, error: &str) -> Self {
+        Self {
+            meaning: Meaning::Unknown,
+            not_sent: false,
+            marker,
+            status: None,
+            error: Some(error.to_owned()),
+            reference: None,
+            result: None,
+            retry_after: None,
+            credential_refused: false,
+            stopped: false,
+            lingers_until: None,
+        }
+    }
+
+    /// No byte of the request reached a peer.
+    #[must_use]
+    pub fn not_sent(marker: Marker, error: &str) -> Self {
+        Self { meaning: Meaning::NotProcessed, not_sent: true, ..Self::unknown(marker, error) }
+    }
+
+    /// The sender stopped by itself before the first byte.
+    #[must_use]
+    pub fn stopped(marker: Marker, error: &str) -> Self {
+        Self { stopped: true, ..Self::not_sent(marker, error) }
+    }
+
+    /// The outcome that is recorded for the attempt.
+    #[must_use]
+    pub fn outcome(&self) -> AttemptOutcome {
+        match self.meaning {
+            Meaning::Succeeded => AttemptOutcome::Succeeded,
+            Meaning::Rejected => AttemptOutcome::Rejected,
+            Meaning::NotProcessed if self.not_sent => AttemptOutcome::NotSent,
+            Meaning::NotProcessed => AttemptOutcome::NotProcessed,
+            Meaning::Throttled => AttemptOutcome::Throttled,
+            Meaning::Pending => AttemptOutcome::Pending,
+            Meaning::DuplicateOfOurs | Meaning::Unknown => AttemptOutcome::Unknown,
+        }
+    }
+}

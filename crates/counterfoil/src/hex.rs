@@ -1,0 +1,30 @@
+//! Lower-case hexadecimal text of digests.
+
+/// The digits of `bytes`.
+#[must_use]
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes
+        .iter()
+        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
+        .map(char::from)
+        .collect()
+}
+
+/// Reads exactly `N` bytes, or nothing.
+pub(crate) fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let text = text.as_bytes();
+    if text.len() != 2 * N {
+        return None;
+    }
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; N];
+    for (slot, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+        *slot = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bytes)
+}

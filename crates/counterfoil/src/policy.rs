@@ -1,0 +1,321 @@
+//! What one tool promises: the declaration in force when an operation was prepared, stored by version.
+//!
+//! Open operations follow the stricter of the stored and the current declaration for *whether* to send, and the stored
+//! one for *where* ([`stricter`]).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::id::{Account, ToolName};
+use crate::pointer::Pointer;
+use crate::recovery::{Place, Recovery};
+use crate::time::millis;
+
+/// One declared tool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Tool {
+    /// Its name.
+    pub name: ToolName,
+    /// What it does, in the operator's words.
+    #[serde(default)]
+    pub description: String,
+    /// The accounts that may use it; `None` means all.
+    #[serde(default)]
+    pub accounts: Option<Vec<Account>>,
+    /// Whether a person must approve an operation before it may start.
+    #[serde(default)]
+    pub approval: ApprovalRule,
+    /// How long an approval, or a request for one, is good for.
+    #[serde(with = "millis")]
+    pub approval_expires: Duration,
+    /// How long the receipt is kept, counted from the final state.
+    #[serde(with = "millis")]
+    pub retention: Duration,
+    /// How long a claim lasts without renewal.
+    #[serde(with = "millis")]
+    pub lease: Duration,
+    /// Members never shown in lists, logs or notices.
+    #[serde(default)]
+    pub sensitive: Vec<Pointer>,
+    /// Members left out of the fingerprint.
+    #[serde(default)]
+    pub volatile: Vec<Pointer>,
+    /// Who carries the operation out.
+    pub carrier: Carrier,
+    /// Who can establish whether it happened.
+    pub recovery: Recovery,
+    /// How often and how long it may be tried.
+    pub budget: Budget,
+    /// Matchers that come before the default table of outcomes; the first match wins.
+    #[serde(default)]
+    pub outcomes: Vec<OutcomeRule>,
+}
+
+/// Whether a person is asked first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalRule {
+    /// Nobody is asked.
+    #[default]
+    None,
+    /// No attempt is recorded without a valid approval.
+    Required,
+}
+
+/// Who carries an operation out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Carrier {
+    /// The executor, over HTTP.
+    Http(Box<HttpDeclaration>),
+    /// The application's own transaction: effect, receipt and state commit together.
+    Transaction,
+}
+
+/// How a request over HTTP is made from the arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HttpDeclaration {
+    /// The method, upper case.
+    pub method: String,
+    /// The URL; host and scheme are fixed, `{/pointer}` stands for a scalar argument in a path segment or query value.
+    pub url: String,
+    /// What the body is made of.
+    #[serde(default)]
+    pub body: BodyKind,
+    /// Members that went into the path and stay out of the body.
+    #[serde(default)]
+    pub path_only: Vec<Pointer>,
+    /// Header templates, with `${NAME}` standing for secrets that are looked up at send time and never stored.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// Whether transparent mode may pass a caller's query string.
+    #[serde(default)]
+    pub query: QueryMode,
+    /// The vendor account, region and mode that the credential belongs to.
+    #[serde(default)]
+    pub scope: Option<String>,
+    /// The token bucket that sends share.
+    #[serde(default)]
+    pub destination: Option<String>,
+    /// The refill of that bucket, where one is declared.
+    #[serde(default)]
+    pub bucket: Option<Bucket>,
+    /// How long callers wait for the answer.
+    #[serde(with = "millis")]
+    pub timeout: Duration,
+    /// How long after `timeout` the answer is still read.
+    #[serde(with = "millis")]
+    pub linger: Duration,
+    /// Where the response names what was created.
+    #[serde(default)]
+    pub receipt_reference: Option<Pointer>,
+    /// Whether the name may resolve to a private, link-local or metadata address.
+    #[serde(default)]
+    pub allow_private: bool,
+}
+
+/// What a request body is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BodyKind {
+    /// The stored argument bytes.
+    #[default]
+    Json,
+    /// A flat form of scalars.
+    Form,
+    /// Nothing.
+    None,
+}
+
+/// What transparent mode does with a caller's query string.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueryMode {
+    /// Refuses it.
+    #[default]
+    Refuse,
+    /// Passes it.
+    Pass,
+}
+
+/// A token bucket: sends per second, and how many may come at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Bucket {
+    /// Milli-sends per second, so that slow buckets stay exact (10 per second is 10 000).
+    pub rate_milli: u64,
+    /// The most that may be sent at once.
+    pub burst: u32,
+}
+
+/// The retry budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Budget {
+    /// How many attempts there may be.
+    pub attempts: u32,
+    /// How long after the first attempt another may start.
+    #[serde(with = "millis")]
+    pub elapsed: Duration,
+    /// The upper end of the first delay.
+    #[serde(with = "millis")]
+    pub first_delay: Duration,
+    /// The longest delay.
+    #[serde(with = "millis")]
+    pub max_delay: Duration,
+}
+
+impl Default for Budget {
+    /// Five attempts in a quarter of an hour, from half a second to a minute apart.
+    fn default() -> Self {
+        Self {
+            attempts: 5,
+            elapsed: Duration::from_secs(15 * 60),
+            first_delay: Duration::from_millis(500),
+            max_delay: Duration::from_secs(60),
+        }
+    }
+}
+
+/// One matcher of a destination's answers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct OutcomeRule {
+    /// The status it applies to; `None` means any.
+    #[serde(default)]
+    pub status: Option<u16>,
+    /// What the body must say.
+    #[serde(default)]
+    pub body: Option<BodyMatch>,
+    /// What such an answer proves.
+    pub means: Meaning,
+}
+
+/// A condition on one member of a JSON body.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct BodyMatch {
+    /// Which member.
+    pub pointer: Pointer,
+    /// The text, number or literal that it must equal, as it would be written in JSON (strings without quotes).
+    pub equals: String,
+}
+
+/// What an answer of a destination proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Meaning {
+    /// The effect exists.
+    Succeeded,
+    /// Refused as such; repeating it cannot help.
+    Rejected,
+    /// Refused before anything was processed; it may be sent again.
+    NotProcessed,
+    /// Refused before work; come back later.
+    Throttled,
+    /// Accepted, not done.
+    Pending,
+    /// Our own earlier request is in the way: look it up.
+    DuplicateOfOurs,
+    /// Nothing is proved.
+    Unknown,
+}
+
+/// SHA-256 of where a declaration sends to: method, URL, scope, and the place and format of key or reference.
+///
+/// Only a change of these voids an approval.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Route([u8; 32]);
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&crate::hex::encode(&self.0))
+    }
+}
+
+impl Serialize for Route {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&crate::hex::encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Route {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        crate::hex::decode(&text).map(Self).ok_or_else(|| serde::de::Error::custom("not a digest"))
+    }
+}
+
+impl Tool {
+    /// The HTTP declaration, where the executor carries the operation out.
+    #[must_use]
+    pub fn http(&self) -> Option<&HttpDeclaration> {
+        match &self.carrier {
+            Carrier::Http(http) => Some(http),
+            Carrier::Transaction => None,
+        }
+    }
+
+    /// Whether `account` may use the tool.
+    #[must_use]
+    pub fn serves(&self, account: &Account) -> bool {
+        self.accounts.as_ref().is_none_or(|accounts| accounts.contains(account))
+    }
+
+    /// Where an operation of this declaration goes to.
+    #[must_use]
+    pub fn route(&self) -> Route {
+        let mut hash = Sha256::new();
+        let mut part = |text: &str| {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text.as_bytes());
+        };
+        match &self.carrier {
+            Carrier::Http(http) => {
+                part(&http.method);
+                part(&http.url);
+                part(http.scope.as_deref().unwrap_or_default());
+            }
+            Carrier::Transaction => part("transaction"),
+        }
+        if let Some(place) = self.recovery.place() {
+            part(&place.to_string());
+        }
+        Route(hash.finalize().into())
+    }
+
+    /// How long a send may be put off after its attempt was committed: half of the smaller of lease and declared
+    /// request lifetime.
+    #[must_use]
+    pub fn send_window(&self) -> Duration {
+        self.recovery.declared_lifetime().map_or(self.lease, |lifetime| lifetime.min(self.lease)) / 2
+    }
+}
+
+/// The facts that decide *whether* an open operation may be sent: of the declaration it was prepared under and the one
+/// in force now, the stricter value of each.
+#[must_use]
+pub fn stricter(stored: &Tool, current: &Tool) -> Tool {
+    let mut tool = stored.clone();
+    tool.approval = stored.approval.max(current.approval);
+    tool.approval_expires = stored.approval_expires.min(current.approval_expires);
+    tool.lease = stored.lease.min(current.lease);
+    tool.recovery = crate::recovery::stricter(&stored.recovery, &current.recovery);
+    tool.budget.attempts = stored.budget.attempts.min(current.budget.attempts);
+    tool.budget.elapsed = stored.budget.elapsed.min(current.budget.elapsed);
+    tool.budget.first_delay = stored.budget.first_delay.max(current.budget.first_delay);
+    tool.budget.max_delay = stored.budget.max_delay.max(current.budget.max_delay);
+    tool
+}
+
+/// Where a key or reference is put, as the configuration spells it.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Body(pointer) => write!(f, "body:{pointer}"),
+            Self::Query(name) => write!(f, "query:{name}"),
+            Self::Path(name) => write!(f, "path:{name}"),
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! What a verb may look at, and what it wants written. The store loads the one and writes the other, in one commit;
+//! between them stands a pure decision.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backoff::BucketLevel;
+use crate::decide::{Context, NextStep, PauseReason, next_step};
+use crate::error::Refusal;
+use crate::fingerprint::Fingerprint;
+use crate::guard::{Peer, Stage};
+use crate::id::{Account, OperationId, Principal, ToolName};
+use crate::operation::Operation;
+use crate::policy::Tool;
+use crate::state::State;
+use crate::time::Timestamp;
+
+/// The tools that are declared now, each with the version under which its declaration is stored.
+#[derive(Clone, Debug, Default)]
+pub struct Declarations {
+    tools: HashMap<ToolName, (u32, Arc<Tool>)>,
+}
+
+impl Declarations {
+    /// Declarations with their stored versions.
+    #[must_use]
+    pub fn new(tools: impl IntoIterator<Item = (u32, Arc<Tool>)>) -> Self {
+        Self {
+            tools: tools.into_iter().map(|(version, tool)| (tool.name.clone(), (version, tool))).collect(),
+        }
+    }
+
+    /// The declaration of one tool.
+    #[must_use]
+    pub fn get(&self, name: &ToolName) -> Option<(u32, &Arc<Tool>)> {
+        self.tools.get(name).map(|(version, tool)| (*version, tool))
+    }
+
+    /// Every declaration, by name.
+    #[must_use]
+    pub fn all(&self) -> Vec<(u32, Arc<Tool>)> {
+        let mut all: Vec<_> = self.tools.values().cloned().collect();
+        all.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
+        all
+    }
+}
+
+/// What the store must load for a verb.
+#[derive(Clone, Debug)]
+pub struct Needs<'a> {
+    /// Whose operation.
+    pub account: &'a Account,
+    /// Which one.
+    pub id: &'a OperationId,
+    /// The action to look for peers of, where the operation may not exist yet.
+    pub action: Option<(&'a ToolName, Fingerprint)>,
+    /// Whether unresolved peers with the same action matter.
+    pub peers: bool,
+    /// Other operations that are named.
+    pub named: &'a [OperationId],
+    /// The scope of the credential that a send would use.
+    pub scope: Option<&'a str>,
+    /// The token bucket that a send would use.
+    pub bucket: Option<&'a str>,
+}
+
+/// What the ledger holds about an ID.
+#[derive(Clone, Debug)]
+pub enum Existing {
+    /// Nothing.
+    Nothing,
+    /// The operation.
+    Operation(Box<Operation>),
+    /// What is left after retention.
+    Tombstone(Stage),
+}
+
+/// What a verb may look at: one consistent read inside the commit that it will be part of.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Store time.
+    pub now: Timestamp,
+    /// The operation itself.
+    pub existing: Existing,
+    /// The declaration that it was prepared under.
+    pub stored: Option<Arc<Tool>>,
+    /// The declarations in force.
+    pub declared: Arc<Declarations>,
+    /// Unresolved operations with the same action.
+    pub peers: Vec<Peer>,
+    /// The named operations, and those that held a start back.
+    pub named: Vec<Peer>,
+    /// Why sends of the tool stand still, under the given scope.
+    pub paused: Option<PauseReason>,
+    /// How long the tool was paused since the operation's first attempt.
+    pub paused_for: Duration,
+    /// Credential refusals in a row under the given scope.
+    pub refusals: u32,
+    /// How full the bucket is.
+    pub bucket: Option<BucketLevel>,
+    /// Whether the ledger is older than its mark: IDs that it does not know may have been used.
+    pub restored: bool,
+}
+
+impl Snapshot {
+    /// The operation, as long as its receipt is kept.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownOperation`] or [`Refusal::ReceiptExpired`].
+    pub fn operation(&self) -> Result<&Operation, Refusal> {
+        match &self.existing {
+            Existing::Nothing => Err(Refusal::UnknownOperation),
+            Existing::Tombstone(stage) => Err(Refusal::ReceiptExpired { stage: *stage }),
+            Existing::Operation(operation) => match operation.receipt_expires_at {
+                // Purged yet or not: from this instant on every answer is the same.
+                Some(end) if self.now >= end => {
+                    Err(Refusal::ReceiptExpired { stage: Peer::from(&**operation).stage })
+                }
+                Some(_) | None => Ok(operation),
+            },
+        }
+    }
+
+    /// The surroundings of `operation`.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownTool`] where the stored declaration is missing, which only a damaged ledger can show.
+    pub fn context<'a>(&'a self, tool: &ToolName) -> Result<Context<'a>, Refusal> {
+        let current = self.declared.get(tool).map(|(version, tool)| (version, &**tool));
+        let stored = self.stored.as_deref().or(current.map(|(_, tool)| tool)).ok_or(Refusal::UnknownTool)?;
+        Ok(Context {
+            now: self.now,
+            stored,
+            current,
+            paused: self.paused,
+            paused_for: self.paused_for,
+            holders: &self.named,
+        })
+    }
+
+    /// The operation with its `next`.
+    ///
+    /// # Errors
+    /// As [`Snapshot::operation`] and [`Snapshot::context`].
+    pub fn view(&self) -> Result<View, Refusal> {
+        let operation = self.operation()?;
+        self.view_of(operation.clone())
+    }
+
+    /// `operation` with its `next`, seen from here.
+    ///
+    /// # Errors
+    /// As [`Snapshot::context`].
+    pub fn view_of(&self, operation: Operation) -> Result<View, Refusal> {
+        let context = self.context(&operation.tool)?;
+        let next = next_step(&operation, &context);
+        let facts = context.facts();
+        let send_allowed_until = facts.recovery.send_allowed_until(&operation.attempts);
+        let approval_required = facts.approval == crate::policy::ApprovalRule::Required;
+        let stored =
+            self.stored.clone().or_else(|| self.declared.get(&operation.tool).map(|(_, tool)| tool.clone()));
+        let tool = stored.ok_or(Refusal::UnknownTool)?;
+        Ok(View { operation, next, send_allowed_until, approval_required, tool, replayed: false })
+    }
+}
+
+/// An operation as it is now, with what happens next.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The operation.
+    pub operation: Operation,
+    /// What happens next.
+    pub next: NextStep,
+    /// Until when the destination's memory of the key covers another send.
+    pub send_allowed_until: Option<Timestamp>,
+    /// Whether an approval is needed.
+    pub approval_required: bool,
+    /// The declaration that it was prepared under.
+    pub tool: Arc<Tool>,
+    /// Whether it was final when the call arrived.
+    pub replayed: bool,
+}
+
+impl View {
+    /// Whether only a person can move it.
+    #[must_use]
+    pub fn held(&self) -> bool {
+        let open = match self.operation.state {
+            State::Prepared(_) | State::Unknown(_) => true,
+            State::InProgress(_) | State::Succeeded(_) | State::Rejected(_) => false,
+        };
+        open && self.next.action == crate::decide::Action::Review
+    }
+}
+
+/// What a verb wants written, in one commit with everything else of it.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// The operation.
+    pub operation: Option<Write>,
+    /// What was seen, and what followed, oldest first.
+    pub evidence: Vec<EvidenceDraft>,
+    /// Operations that were declared distinct from this one: the other side of the link, and its evidence.
+    pub links: Vec<Link>,
+    /// The bucket after a send was taken from it.
+    pub bucket: Option<(String, BucketLevel)>,
+    /// Credential refusals in a row under a scope.
+    pub refusals: Option<RefusalCount>,
+    /// A pause that begins.
+    pub pause: Option<PauseDraft>,
+}
+
+/// How the operation's row is written.
+#[derive(Clone, Debug)]
+pub enum Write {
+    /// A new row; the unique key decides between racing creators.
+    Insert(Box<Operation>),
+    /// The row as it was loaded is replaced; the store checks that its version is still the loaded one.
+    Update(Box<Operation>),
+}
+
+/// One row of evidence before the store gives it its place in the chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EvidenceDraft {
+    /// What kind of thing was seen; a stable word.
+    pub kind: &'static str,
+    /// Who brings it.
+    pub by: Actor,
+    /// Details as one JSON object. Payloads are covered by digest, so that purging them leaves the chain verifiable.
+    pub data: serde_json::Value,
+}
+
+/// Who brings evidence.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Actor {
+    /// An authenticated caller.
+    Caller(Principal),
+    /// A worker or a node.
+    Worker(String),
+    /// The ledger's own rules, as time passes.
+    Rule,
+}
+
+impl Actor {
+    /// The kind as it is stored and shown.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Caller(_) => "caller",
+            Self::Worker(_) => "worker",
+            Self::Rule => "rule",
+        }
+    }
+
+    /// The name as it is stored and shown.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Caller(principal) => principal.as_str(),
+            Self::Worker(name) => name,
+            Self::Rule => "counterfoil",
+        }
+    }
+}
+
+/// The other side of a declared difference.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// The named operation.
+    pub id: OperationId,
+    /// Whether an approver said so.
+    pub by_approver: bool,
+    /// Its evidence.
+    pub evidence: EvidenceDraft,
+}
+
+/// A count of credential refusals.
+#[derive(Clone, Debug)]
+pub struct RefusalCount {
+    /// The tool.
+    pub tool: ToolName,
+    /// The scope.
+    pub scope: String,
+    /// How many in a row.
+    pub count: u32,
+}
+
+/// A pause that begins. It lies in the ledger, and only a resume ends it.
+#[derive(Clone, Debug)]
+pub struct PauseDraft {
+    /// The tool; `None` means everything.
+    pub tool: Option<ToolName>,
+    /// Only sends under this scope; `None` means all.
+    pub scope: Option<String>,
+    /// Who.
+    pub by: String,
+    /// Why.
+    pub note: String,
+}
+
+/// A decision: what is written, and what the caller is told once that is durable.
+#[derive(Clone, Debug)]
+pub struct Decided<R> {
+    /// What is written.
+    pub changes: Changes,
+    /// What the caller is told.
+    pub reply: R,
+}
+
+impl<R> Decided<R> {
+    /// Nothing is written.
+    pub fn reply(reply: R) -> Self {
+        Self { changes: Changes::default(), reply }
+    }
+}
+
+/// One thing that can be asked of the ledger: what it must see, and a pure decision over that.
+pub trait Verb: Send + 'static {
+    /// What the caller is told.
+    type Reply: Send + 'static;
+
+    /// What the store must load.
+    fn needs(&self) -> Needs<'_>;
+
+    /// The declarations that the caller knew.
+    fn declared(&self) -> Arc<Declarations>;
+
+    /// Decides. It is called inside the commit, and again where the commit had to be replayed.
+    ///
+    /// # Errors
+    /// A refusal writes nothing.
+    fn decide(&self, snapshot: &Snapshot) -> Result<Decided<Self::Reply>, Refusal>;
+}
