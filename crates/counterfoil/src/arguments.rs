@@ -16,7 +16,6 @@ pub struct Arguments {
 
 /// Why a text cannot be the arguments of an operation. Nothing of the text is repeated in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[non_exhaustive]
 pub enum ArgumentsError {
     /// More bytes than allowed.
     #[error("the arguments are larger than {limit} bytes")]
@@ -285,5 +284,185 @@ impl<'de> Deserialize<'de> for Arguments {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(text.as_bytes()).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOOL: &str = "supplier.create_order";
+
+    fn arguments(text: &str) -> Arguments {
+        Arguments::parse(text.as_bytes()).unwrap()
+    }
+
+    fn pointers<const N: usize>(texts: [&str; N]) -> [Pointer; N] {
+        texts.map(|text| Pointer::parse(text).unwrap())
+    }
+
+    #[test]
+    fn keeps_every_byte_and_shows_none() {
+        let text = " {\"card\" : \"4111\", \"total\":1.50}\n";
+        let taken = arguments(text);
+        assert_eq!(taken.as_str(), text);
+        assert_eq!(format!("{taken:?}"), format!("Arguments({} bytes)", text.len()));
+        let json = serde_json::to_string(&taken).unwrap();
+        assert_eq!(json, serde_json::to_string(text).unwrap());
+        assert_eq!(serde_json::from_str::<Arguments>(&json).unwrap(), taken);
+        assert!(serde_json::from_str::<Arguments>(r#""{\"a\":1,\"a\":2}""#).is_err());
+        assert_ne!(taken, arguments(text.trim()));
+    }
+
+    #[test]
+    fn size_is_checked_to_the_byte() {
+        let of = |length: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(length - 8));
+        assert!(Arguments::parse(of(Arguments::MAX_BYTES).as_bytes()).is_ok());
+        let error = Arguments::parse(of(Arguments::MAX_BYTES + 1).as_bytes()).unwrap_err();
+        assert_eq!(error, ArgumentsError::TooLarge { limit: Arguments::MAX_BYTES });
+        assert_eq!(error.to_string(), "the arguments are larger than 262144 bytes");
+    }
+
+    #[test]
+    fn errors_repeat_nothing_of_the_text() {
+        let error = Arguments::parse(br#"{"hunter2":"hunter2","hunter2":1}"#).unwrap_err();
+        assert!(!error.to_string().contains("hunter2") && !format!("{error:?}").contains("hunter2"));
+        let shown = error.to_string();
+        assert_eq!(shown, "the arguments are refused: a member name is repeated in its object (at byte 21)");
+    }
+
+    #[test]
+    fn damaged_text_equals_no_action_and_is_never_spliced() {
+        let damaged = Arguments::from_stored(String::from("{\"a\":1"));
+        let whole = arguments("{\"a\":1}");
+        assert_ne!(damaged.fingerprint(TOOL, &[]), whole.fingerprint(TOOL, &[]));
+        let guard = pointers(["/a"]);
+        assert_ne!(damaged.digest_of_members(TOOL, &guard), whole.digest_of_members(TOOL, &guard));
+        assert_eq!(damaged.canonical("t", &[]), r#"{"arguments":"{\"a\":1","tool":"t"}"#);
+        assert_eq!(damaged.differing_members(&whole, &[]), ["arguments"]);
+        assert_eq!(damaged.splice(&pointers(["/key"])[0], "k"), Err(SpliceError::NoParent));
+        let deep = Arguments::from_stored("{\"a\":".repeat(100_000));
+        assert_ne!(deep.fingerprint(TOOL, &[]), damaged.fingerprint(TOOL, &[]));
+    }
+
+    #[test]
+    fn the_guard_sees_only_its_members() {
+        let guard = pointers(["/week", "/supplier", "/nested/x"]);
+        let one = arguments(r#"{"supplier":"north","week":32,"total":1}"#);
+        let digest = one.digest_of_members(TOOL, &guard);
+        let expected = r#"{"guard":{"/supplier":"north","/week":32e0},"tool":"supplier.create_order"}"#;
+        assert_eq!(digest, Fingerprint::of(|out| out(expected)));
+
+        let respelled = arguments(r#"{"total":2,"week":3.2e1,"supplier":"\u006eorth"}"#);
+        assert_eq!(respelled.digest_of_members(TOOL, &guard), digest);
+        let reordered = pointers(["/nested/x", "/supplier", "/week", "/week"]);
+        assert_eq!(one.digest_of_members(TOOL, &reordered), digest);
+        for other in [
+            r#"{"supplier":"north","week":33}"#,
+            r#"{"supplier":"north"}"#,
+            r#"{"supplier":"north","week":null}"#,
+            r#"{"supplier":"north","week":32,"nested":{"x":null}}"#,
+        ] {
+            assert_ne!(arguments(other).digest_of_members(TOOL, &guard), digest, "{other}");
+        }
+        assert_ne!(one.digest_of_members("supplier.cancel_order", &guard), digest);
+        assert_ne!(one.digest_of_members(TOOL, &[]), one.fingerprint(TOOL, &[]));
+    }
+
+    #[test]
+    fn names_what_differs_and_no_value() {
+        let one = arguments(r#"{"total":1,"note":"a","same":[1.0],"old":1,"meta":{"at":1,"who":2}}"#);
+        let two = arguments(r#"{"same":[1],"total":2,"note":null,"new":1,"meta":{"who":2,"at":9}}"#);
+        let volatile = pointers(["/meta/at"]);
+        let expected = ["arguments.new", "arguments.note", "arguments.old", "arguments.total"];
+        assert_eq!(one.differing_members(&two, &volatile), expected);
+        assert_eq!(two.differing_members(&one, &volatile), expected);
+        assert_eq!(one.differing_members(&two, &[]).len(), 5);
+    }
+
+    #[test]
+    fn names_are_shown_safely() {
+        let table = [
+            ("größe", "größe"),
+            ("it's \"x\"", "it's \"x\""),
+            ("a\nb\u{0}", "a\\nb\\0"),
+            ("a\u{202e}b\u{200b}", "a\\u{202e}b\\u{200b}"),
+            ("a\\b", "a\\\\b"),
+        ];
+        for (name, expected) in table {
+            assert_eq!(shown(name), expected);
+        }
+        assert_eq!(shown(&"x".repeat(64)), "x".repeat(64));
+        assert_eq!(shown(&"x".repeat(65)), "x".repeat(64) + "…");
+        assert_eq!(shown(&"é".repeat(40)), "é".repeat(32) + "…");
+        assert_eq!(shown(&"\n".repeat(100_000)), "\\n".repeat(32) + "…");
+    }
+
+    #[test]
+    fn many_differences_are_cut() {
+        let members = |from: usize| {
+            let members: Vec<String> = (from..from + 5_000).map(|at| format!("\"m{at:05}\":{at}")).collect();
+            arguments(&format!("{{{}}}", members.join(",")))
+        };
+        let differing = members(0).differing_members(&members(10_000), &[]);
+        assert_eq!(differing.len(), Arguments::MAX_DIFFERING);
+        assert_eq!(differing[0], "arguments.m00000");
+    }
+
+    #[test]
+    fn splices_into_the_named_object_only() {
+        let table = [
+            ("{}", "/key", r#"{"key":"k"}"#),
+            (" { } ", "/key", r#" {"key":"k" } "#),
+            ("{\"a\" : 1.50\n}", "/key", "{\"a\" : 1.50,\"key\":\"k\"\n}"),
+            (r#"{"m":{},"z":1}"#, "/m/key", r#"{"m":{"key":"k"},"z":1}"#),
+            (r#"{"m":{"a":"}"},"z":1}"#, "/m/key", r#"{"m":{"a":"}","key":"k"},"z":1}"#),
+            (r#"{"l":[{"a":1},{"a":1}]}"#, "/l/1/key", r#"{"l":[{"a":1},{"a":1,"key":"k"}]}"#),
+            (r#"{"x\/y":{"a":1}}"#, "/x~1y/k~0", r#"{"x\/y":{"a":1,"k~":"k"}}"#),
+            ("{}", "/a\"b", r#"{"a\"b":"k"}"#),
+        ];
+        for (text, at, expected) in table {
+            let spliced = arguments(text).splice(&Pointer::parse(at).unwrap(), "k");
+            assert_eq!(spliced.as_deref(), Ok(expected), "{text} {at}");
+        }
+        let quoted = arguments("{}").splice(&pointers(["/key"])[0], "\"ab\"");
+        assert_eq!(quoted.as_deref(), Ok(r#"{"key":"\"ab\""}"#));
+    }
+
+    #[test]
+    fn refuses_a_splice_that_would_overwrite_or_invent() {
+        let table = [
+            (r#"{"key":null}"#, "/key", SpliceError::Present),
+            (r#"{"\u006bey":"x"}"#, "/key", SpliceError::Present),
+            (r#"{"m":{"key":{}}}"#, "/m/key", SpliceError::Present),
+            ("{}", "/m/key", SpliceError::NoParent),
+            (r#"{"m":"x"}"#, "/m/key", SpliceError::NoParent),
+            (r#"{"m":[]}"#, "/m/0", SpliceError::NoParent),
+            (r#"{"m":[]}"#, "/m/-", SpliceError::NoParent),
+            ("{}", "", SpliceError::NoParent),
+        ];
+        for (text, at, expected) in table {
+            assert_eq!(
+                arguments(text).splice(&Pointer::parse(at).unwrap(), "k"),
+                Err(expected),
+                "{text} {at}"
+            );
+        }
+    }
+
+    #[test]
+    fn leaves_members_out_and_the_others_as_written() {
+        let text = "{ \"id\" : 7 , \"a\" :1.50,\n\"\\u0062\":{\"id\":[ 1 ]} }";
+        let table: [(&[&str], &str); 5] = [
+            (&["/id"], "{\"a\" :1.50,\"\\u0062\":{\"id\":[ 1 ]}}"),
+            (&["/b", "/id"], "{\"a\" :1.50}"),
+            (&["/id", "/a", "/b"], "{}"),
+            (&["/none", "/b/id", ""], text),
+            (&[], text),
+        ];
+        for (leave_out, expected) in table {
+            let leave_out: Vec<_> = leave_out.iter().map(|text| Pointer::parse(text).unwrap()).collect();
+            assert_eq!(arguments(text).without_top_level(&leave_out), expected);
+        }
     }
 }

@@ -246,3 +246,83 @@ fn write_number(written: &str, out: &mut dyn FnMut(&str)) {
 fn length(digits: &str) -> i64 {
     i64::try_from(digits.len()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_what_it_reads() {
+        let text = format!("v1:{}", "0123456789abcdef".repeat(4));
+        let fingerprint = Fingerprint::parse(&text).unwrap();
+        assert_eq!(fingerprint.to_string(), text);
+        assert_eq!(fingerprint.digest()[..3], [0x01, 0x23, 0x45]);
+        let json = serde_json::to_string(&fingerprint).unwrap();
+        assert_eq!(json, format!("\"{text}\""));
+        assert_eq!(serde_json::from_str::<Fingerprint>(&json).unwrap(), fingerprint);
+    }
+
+    #[test]
+    fn reads_nothing_else() {
+        let hex = "0123456789abcdef".repeat(4);
+        let texts = [
+            hex.clone(),
+            format!("v2:{hex}"),
+            format!("V1:{hex}"),
+            format!("v1:{}", hex.to_uppercase()),
+            format!("v1:{hex}0"),
+            format!("v1:{}", &hex[1..]),
+            format!("v1:{} ", &hex[1..]),
+            format!("v1:{}é", &hex[2..]),
+        ];
+        for text in texts {
+            assert_eq!(Fingerprint::parse(&text), Err(FingerprintError), "{text}");
+        }
+    }
+
+    #[test]
+    fn hashes_the_same_bytes_however_they_are_cut() {
+        let text = "0123456789".repeat(300);
+        let whole = Fingerprint::of(|out| out(&text));
+        assert_eq!(*whole.digest(), <[u8; 32]>::from(Sha256::digest(&text)));
+        for size in [1, 7, 511, 512, 513, 1024] {
+            let cut = Fingerprint::of(|out| {
+                let mut rest = &*text;
+                while !rest.is_empty() {
+                    let (piece, after) = rest.split_at(size.min(rest.len()));
+                    out(piece);
+                    rest = after;
+                }
+            });
+            assert_eq!(cut, whole, "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn orders_names_like_utf_16() {
+        let mut names = vec![
+            "",
+            "a",
+            "ab",
+            "\u{7f}",
+            "\u{80}",
+            "\u{7ff}",
+            "\u{800}",
+            "\u{d7ff}",
+            "\u{e000}",
+            "\u{efff}",
+            "\u{f000}",
+            "\u{ffff}",
+            "\u{10000}",
+            "\u{1f600}",
+            "\u{10ffff}",
+            "a\u{ffff}",
+            "a\u{10000}",
+            "\u{10000}\u{e000}",
+        ];
+        let mut expected = names.clone();
+        names.sort_by(|a, b| utf16_order(a, b));
+        expected.sort_by_key(|name| name.encode_utf16().collect::<Vec<_>>());
+        assert_eq!(names, expected);
+    }
+}

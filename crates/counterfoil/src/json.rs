@@ -14,7 +14,7 @@ pub const MAX_DIGITS: usize = 1_000;
 /// The largest exponent, positive or negative, that a number may carry, as written.
 pub const MAX_EXPONENT: i64 = 10_000;
 /// The deepest nesting that any caller may ask for: the reader is recursive, and this keeps its stack small.
-pub const DEEPEST: usize = 256;
+pub const DEEPEST: usize = 128;
 
 /// One value and where it stands in the text it was read from.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,7 +134,6 @@ impl<'a> Node<'a> {
 
 /// Why a text was refused. The words are fixed: nothing of the text is repeated in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum JsonReason {
     /// The text ends before the value does.
     UnexpectedEnd,
@@ -541,3 +540,6 @@ impl fmt::Display for JsonReason {
         f.write_str(self.text())
     }
 }
+
+#[cfg(test)]
+mod tests;

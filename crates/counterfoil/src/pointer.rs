@@ -13,7 +13,6 @@ pub struct Pointer {
 
 /// Why a text is no pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[non_exhaustive]
 pub enum PointerError {
     /// It is not empty and does not begin with `/`.
     #[error("a JSON pointer begins with `/`")]

@@ -222,3 +222,113 @@ fn luhn(digits: &[u32]) -> bool {
         .sum();
     sum.is_multiple_of(10)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_what_looks_sensitive() {
+        let table = [
+            (Shape::Email, "ann@example.com"),
+            (Shape::Email, "order/ann.b+x@mail.example.co.uk/7"),
+            (Shape::Email, "for Ann <ann@example.com>."),
+            (Shape::Email, "jürgen@bücher.example"),
+            (Shape::Email, "a@b.xn--p1ai"),
+            (Shape::Bearer, "Bearer abc123"),
+            (Shape::Bearer, "bearer:0a1b2c3d4e5f"),
+            (Shape::Bearer, "retry with BEARER abcdefghijklmnopqrstuvwx"),
+            (Shape::Bearer, "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc"),
+            (Shape::Bearer, "Authorization: Basic dXNlcjpwYXNz"),
+            (Shape::Jwt, "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P"),
+            (Shape::Jwt, "run/eyJhbGciOiJub25lIn0.eyJzdWIiOiIxIn0."),
+            (Shape::ApiKey, "sk_live_4eC39HqLyjWDarjtT1zdp7dc"),
+            (Shape::ApiKey, "order-sk_test_4eC39HqL"),
+            (Shape::ApiKey, "rk_live_4eC39HqL"),
+            (Shape::ApiKey, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+            (Shape::ApiKey, "sk-abcdefghijklmnopqrst1234567890ABCDEFGHIJKLMNOPQR"),
+            (Shape::ApiKey, "sk-proj-abcdefghijklmnop1234"),
+            (Shape::ApiKey, "sk-ant-api03-abcdefgh"),
+            (Shape::ApiKey, "ghp_16C7e42F292c6912E7710c838347Ae178B4a"),
+            (Shape::ApiKey, "github_pat_11ABCDEFG0abcdefghijkl"),
+            (Shape::ApiKey, "glpat-abcdefghij0123456789"),
+            (Shape::ApiKey, "xoxb-123456789012-abcdef"),
+            (Shape::ApiKey, "AKIAIOSFODNN7EXAMPLE"),
+            (Shape::ApiKey, "key=ASIAIOSFODNN7EXAMPLE;"),
+            (Shape::ApiKey, "AIzaSyA1234567890abcdefghijklmnopqrstuv"),
+            (Shape::ApiKey, "cf_0a1b2c3d4e5f60718293a4b5c6d7e8f9"),
+            (Shape::PaymentCard, "4111111111111111"),
+            (Shape::PaymentCard, "4242 4242 4242 4242"),
+            (Shape::PaymentCard, "4242-4242-4242-4242"),
+            (Shape::PaymentCard, "4242.4242/4242_4242"),
+            (Shape::PaymentCard, "5555555555554444"),
+            (Shape::PaymentCard, "2223003122003222"),
+            (Shape::PaymentCard, "378282246310005"),
+            (Shape::PaymentCard, "3714-496353-98431"),
+            (Shape::PaymentCard, "6011111111111117"),
+            (Shape::PaymentCard, "6445644564456445"),
+            (Shape::PaymentCard, "6500000000000002"),
+            (Shape::PaymentCard, "3566002020360505"),
+            (Shape::PaymentCard, "6200000000000005"),
+        ];
+        for (shape, text) in table {
+            assert_eq!(looks_sensitive(text), Some(shape), "{text}");
+        }
+    }
+
+    #[test]
+    fn lets_ordinary_identifiers_pass() {
+        let texts = [
+            "",
+            "approved-action-17",
+            "kitchen-7/order/week-32",
+            "0198f2c1-7d3a-7c11-9a52-3f1f6c0e55aa",
+            "0198F2C1-7D3A-7C11-9A52-3F1F6C0E55AA",
+            "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+            "sk-0198f2c1-7d3a-7c11-9a52-3f1f6c0e55aa",
+            "sk-01ARZ3NDEKTSV4RRFFQ69G5FAV",
+            "34709695c54c93bf67da7aa0502747ef",
+            "NHCWlcVMk79n2nqgUCdH7w",
+            "order@v2",
+            "package@1.2.3",
+            "@example.com",
+            "a@b",
+            "a@b..com",
+            "kitchen-7@2026-08-01T10:00:00.000Z",
+            "task-abcdefghijklmnopqrstuvwx1234567890",
+            "desk_live_4eC39HqL",
+            "bearer bonds for week 32",
+            "the forbearer1234567",
+            "bearer-7",
+            "authorization-request-17",
+            "cf_order_17",
+            "cf_2026_08_01_kitchen_7",
+            "AKIA-17",
+            "NAKIAIOSFODNN7EXAMPLE",
+            "eyJ.week.32",
+            "keyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.x",
+            // No issuer begins so, although the check digit is right.
+            "1234567890123452",
+            "9999999999999995",
+            // An issuer begins so, but the check digit is wrong.
+            "4111111111111112",
+            // A card number in a longer text is a part of an ordinary long number too often.
+            "order-4111111111111111",
+            "41111111111111111",
+            "411111111111111",
+            "202608010000000018",
+            "2026-08-01 10:00:00.123",
+        ];
+        for text in texts {
+            assert_eq!(looks_sensitive(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn hostile_text_is_only_text() {
+        for text in ["é", "bearér 1", "ey", "eyJ", "@", "a@", "@.", "sk-", "Bearer", "bearer ", "🂡🂡", "٤١١١"]
+        {
+            assert_eq!(looks_sensitive(text), None, "{text}");
+        }
+    }
+}
