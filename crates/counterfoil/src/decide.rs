@@ -1,6 +1,7 @@
 //! What happens next to an operation: (operation, declaration, evidence, now) → send, look up, hold, wait, or an end.
 //! Pure. Executor, API, command line and recovery ask here and never decide again.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -46,10 +47,12 @@ pub enum PauseReason {
 impl Context<'_> {
     /// The facts that decide whether to send: the stricter of the stored and the current declaration.
     #[must_use]
-    pub fn facts(&self) -> Tool {
+    pub fn facts(&self) -> Cow<'_, Tool> {
         match self.current {
-            Some((_, current)) if current != self.stored => crate::policy::stricter(self.stored, current),
-            Some(_) | None => self.stored.clone(),
+            Some((_, current)) if !std::ptr::eq(current, self.stored) && current != self.stored => {
+                Cow::Owned(crate::policy::stricter(self.stored, current))
+            }
+            Some(_) | None => Cow::Borrowed(self.stored),
         }
     }
 }
@@ -406,6 +409,7 @@ pub fn due_at(operation: &Operation, facts: &Tool) -> Option<Timestamp> {
     match &operation.state {
         State::InProgress(claim) => Some(claim.lease_expires_at),
         State::Succeeded(_) | State::Rejected(_) => None,
+        State::Unknown(_) if operation.unsettled() == 0 => Some(operation.updated_at),
         State::Unknown(open) => match (&open.closed, open.hold) {
             (Some(_), _) | (None, Some(_)) => None,
             (None, None) => Some(open.not_before.unwrap_or(operation.updated_at)),

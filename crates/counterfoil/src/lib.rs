@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod backoff;
+pub mod caller;
 pub mod decide;
 pub mod destination;
 pub mod error;
@@ -21,6 +22,7 @@ pub mod snapshot;
 pub mod state;
 pub mod store;
 pub mod time;
+pub mod verbs;
 
 pub use error::{Error, Refusal, StoreError};
 pub use fingerprint::{Arguments, Fingerprint};

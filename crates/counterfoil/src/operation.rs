@@ -28,6 +28,8 @@ pub struct Operation {
     pub action: Fingerprint,
     /// The agent run or conversation it belongs to.
     pub task: Option<Task>,
+    /// Operations that this one was prepared as distinct from; a repeat must name the same.
+    pub distinct_declared: Vec<OperationId>,
     /// Operations that this one was declared distinct from, in either direction.
     pub distinct_from: Vec<Distinct>,
     /// Who or what accepted the proposal: a JSON object of at most 1 KiB, as the application wrote it.
@@ -279,6 +281,8 @@ pub struct Rejection {
     pub code: RejectionCode,
     /// In our own words, or a person's; never shown unescaped.
     pub detail: Option<String>,
+    /// Who decided it, where somebody did.
+    pub by: Option<Principal>,
     /// When.
     pub at: Timestamp,
 }

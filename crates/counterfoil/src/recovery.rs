@@ -218,6 +218,8 @@ pub enum HoldReason {
     RecoveryChanged,
     /// The approval ran out while an attempt may have worked.
     ApprovalExpired,
+    /// The destination changed under the approval while an attempt may have worked.
+    ApprovalVoid,
 }
 
 impl HoldReason {
@@ -240,6 +242,7 @@ impl HoldReason {
             Self::DuplicateSuspected => "duplicate-suspected",
             Self::RecoveryChanged => "recovery-changed",
             Self::ApprovalExpired => "approval-expired",
+            Self::ApprovalVoid => "approval-void",
         }
     }
 }

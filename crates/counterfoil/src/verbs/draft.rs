@@ -1,0 +1,101 @@
+//! An operation while a verb works on it: every change goes through the machine and leaves evidence.
+
+use serde_json::{Value, json};
+
+use crate::error::Refusal;
+use crate::operation::{Operation, Rejection, RejectionCode};
+use crate::snapshot::{Actor, Changes, EvidenceDraft, Write};
+use crate::state::{Event, Facts, Suspicion, next};
+use crate::time::Timestamp;
+
+/// The operation and what is to be written of it.
+pub(super) struct Draft {
+    pub(super) operation: Operation,
+    pub(super) changes: Changes,
+    now: Timestamp,
+    created: bool,
+}
+
+impl Draft {
+    /// A new operation.
+    pub(super) fn new(operation: Operation, now: Timestamp) -> Self {
+        Self { operation, changes: Changes::default(), now, created: true }
+    }
+
+    /// A stored operation.
+    pub(super) fn of(operation: &Operation, now: Timestamp) -> Self {
+        Self { operation: operation.clone(), changes: Changes::default(), now, created: false }
+    }
+
+    /// Appends evidence; the operation's version grows with each row.
+    pub(super) fn note(&mut self, kind: &'static str, by: Actor, data: Value) {
+        self.operation.version += 1;
+        self.operation.updated_at = self.now;
+        self.changes.evidence.push(EvidenceDraft { kind, by, data });
+    }
+
+    /// Lets `event` happen. `attempt` is the attempt it is about, if any: the machine is told of the others.
+    ///
+    /// # Errors
+    /// The machine does not list the pair; nothing is changed.
+    pub(super) fn apply(&mut self, event: &Event, attempt: Option<u32>) -> Result<(), Refusal> {
+        let operation = &mut self.operation;
+        let others =
+            operation.attempts.iter().filter(|other| Some(other.number) != attempt && !other.settled).count();
+        let facts = Facts {
+            attempts: operation.attempts.len(),
+            others_unsettled: others,
+            duplicate_suspected: operation.duplicate_suspected,
+            overtaken: false,
+        };
+        let next = next(&operation.state, facts, event)?;
+        match next.suspect {
+            Suspicion::AsBefore => {}
+            Suspicion::Raised => operation.duplicate_suspected = true,
+            Suspicion::Cleared => operation.duplicate_suspected = false,
+        }
+        if let Some(state) = next.state {
+            operation.state = state;
+        }
+        Ok(())
+    }
+
+    /// Sets the end of retention for a state that has just become final.
+    pub(super) fn finish(&mut self, retention: std::time::Duration) {
+        let operation = &mut self.operation;
+        operation.receipt_expires_at = match operation.state.is_final() {
+            // Counted from the first time it became final; a flagged one is kept until somebody has looked.
+            true if operation.duplicate_suspected => None,
+            true => operation.receipt_expires_at.or(Some(self.now.plus(retention))),
+            false => None,
+        };
+        if operation.state.is_final() {
+            operation.wish = false;
+        }
+    }
+
+    /// What is to be written.
+    pub(super) fn into_changes(mut self) -> (Operation, Changes) {
+        if self.changes.evidence.is_empty() {
+            return (self.operation, self.changes);
+        }
+        let row = Box::new(self.operation.clone());
+        self.changes.operation = Some(if self.created { Write::Insert(row) } else { Write::Update(row) });
+        (self.operation, self.changes)
+    }
+
+    /// Whether anything is to be written.
+    pub(super) fn changed(&self) -> bool {
+        !self.changes.evidence.is_empty()
+    }
+}
+
+/// A rejection now.
+pub(super) fn rejection(code: RejectionCode, at: Timestamp) -> Rejection {
+    Rejection { code, detail: None, by: None, at }
+}
+
+/// The state in the words of the evidence.
+pub(super) fn state_data(operation: &Operation) -> Value {
+    json!({ "state": operation.state.label(), "hold": operation.state.hold().map(|reason| reason.label()) })
+}

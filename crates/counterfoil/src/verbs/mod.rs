@@ -1,0 +1,15 @@
+//! The verbs: each states what it must see and decides, purely, what is written. The store makes one durable commit
+//! of it.
+
+mod approval;
+mod draft;
+mod pass;
+mod prepare;
+mod report;
+mod start;
+
+pub use approval::{Approve, Deny, Withdraw};
+pub use pass::{Passed, Tick};
+pub use prepare::{Prepare, PrepareReply};
+pub use report::{Renew, Report, ReportReply};
+pub use start::{Begun, Offer, Start, StartReply};

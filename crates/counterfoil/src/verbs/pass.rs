@@ -1,0 +1,184 @@
+//! What time alone does to an operation: leases, approvals and budgets run out, and what is open is planned anew.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::draft::{Draft, rejection, state_data};
+use crate::backoff::Spent;
+use crate::decide::{self, ApprovalNeed, Context, Plan};
+use crate::error::Refusal;
+use crate::id::{Account, OperationId};
+use crate::operation::RejectionCode;
+use crate::policy::{ApprovalRule, Tool};
+use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb, View};
+use crate::state::{AfterSettled, Event, Open, State, Waiting};
+
+/// Lets the time that has passed take effect on one operation.
+#[derive(Clone, Debug)]
+pub struct Tick {
+    /// Whose.
+    pub account: Account,
+    /// Which.
+    pub id: OperationId,
+    /// Picks the points of delays.
+    pub random: u64,
+    /// The declarations in force.
+    pub declared: Arc<Declarations>,
+}
+
+/// What a pass led to.
+#[derive(Clone, Debug)]
+pub struct Passed {
+    /// The operation afterwards.
+    pub view: View,
+    /// Whether anything was written.
+    pub changed: bool,
+}
+
+impl Verb for Tick {
+    type Reply = Passed;
+
+    fn needs(&self) -> Needs<'_> {
+        Needs {
+            account: &self.account,
+            id: &self.id,
+            action: None,
+            peers: false,
+            named: &[],
+            scope: None,
+            bucket: None,
+        }
+    }
+
+    fn declared(&self) -> Arc<Declarations> {
+        self.declared.clone()
+    }
+
+    fn decide(&self, snapshot: &Snapshot) -> Result<Decided<Passed>, Refusal> {
+        let operation = snapshot.operation()?;
+        let mut draft = Draft::of(operation, snapshot.now);
+        pass(&mut draft, &snapshot.context(&operation.tool)?, self.random)?;
+        let changed = draft.changed();
+        let (operation, changes) = draft.into_changes();
+        Ok(Decided { changes, reply: Passed { view: snapshot.view_of(operation)?, changed } })
+    }
+}
+
+/// One pass over the draft.
+pub(super) fn pass(draft: &mut Draft, context: &Context<'_>, random: u64) -> Result<(), Refusal> {
+    let facts = context.facts();
+    match &draft.operation.state {
+        State::Succeeded(_) | State::Rejected(_) => Ok(()),
+        State::InProgress(claim) if context.now < claim.lease_expires_at => Ok(()),
+        // The worker is silent. It may be dead, or frozen and about to send: nothing is proved, so the attempt stays
+        // unsettled and the guards treat it as sent.
+        State::InProgress(claim) => {
+            let data = json!({ "worker": claim.worker, "fencing_token": claim.fence });
+            draft.apply(&Event::LeaseExpired, None)?;
+            draft.note("lease_expired", Actor::Rule, data);
+            replan(draft, context, &facts, None, random)
+        }
+        State::Unknown(open) => {
+            let (open, unsettled) = (open.clone(), draft.operation.unsettled());
+            if unsettled == 0 {
+                return all_settled(draft, context, &facts, random);
+            }
+            let due = open.not_before.is_none_or(|at| context.now >= at);
+            if open.closed.is_some() || open.hold.is_some() || !due || may_send_now(draft, context, &facts) {
+                return Ok(());
+            }
+            replan(draft, context, &facts, None, random)
+        }
+        State::Prepared(_) => lapse(draft, context, &facts),
+    }
+}
+
+/// Whether budget and destination allow another copy right now.
+pub(super) fn may_send_now(draft: &Draft, context: &Context<'_>, facts: &Tool) -> bool {
+    let spent = Spent::by(&draft.operation.attempts, context.paused_for);
+    spent.allows(&facts.budget, context.now)
+        && decide::send_rule(&draft.operation, facts, context.now).is_ok()
+}
+
+/// Plans how an open operation goes on.
+pub(super) fn replan(
+    draft: &mut Draft,
+    context: &Context<'_>,
+    facts: &Tool,
+    retry_after: Option<std::time::Duration>,
+    random: u64,
+) -> Result<(), Refusal> {
+    let State::Unknown(known) = &draft.operation.state else { return Ok(()) };
+    if known.closed.is_some() {
+        return Ok(());
+    }
+    let known = known.clone();
+    let plan = decide::plan(&draft.operation, facts, context, retry_after, random);
+    let open = decide::open(plan, decide::lingers_until(&draft.operation, context.now));
+    if open != known {
+        draft.apply(&Event::Replanned(open), None)?;
+        let data = state_data(&draft.operation);
+        draft.note("planned", Actor::Rule, data);
+    }
+    Ok(())
+}
+
+/// What follows when every attempt is settled without effect.
+pub(super) fn after_settled(
+    draft: &Draft,
+    context: &Context<'_>,
+    facts: &Tool,
+    retry_after: Option<std::time::Duration>,
+    random: u64,
+) -> AfterSettled {
+    let over = || AfterSettled::Over(rejection(RejectionCode::BudgetExhausted, context.now));
+    let closed = match &draft.operation.state {
+        State::Unknown(Open { closed, .. }) => closed.is_some(),
+        State::Prepared(_) | State::InProgress(_) | State::Succeeded(_) | State::Rejected(_) => false,
+    };
+    // What a person closed or released is never sent again.
+    if closed || draft.operation.released.is_some() {
+        return over();
+    }
+    match decide::plan(&draft.operation, facts, context, retry_after, random) {
+        Plan::Send(at) => AfterSettled::Again(Waiting { not_before: Some(at), hold: None }),
+        Plan::Hold(_) | Plan::Over => over(),
+    }
+}
+
+fn all_settled(draft: &mut Draft, context: &Context<'_>, facts: &Tool, random: u64) -> Result<(), Refusal> {
+    let after = after_settled(draft, context, facts, None, random);
+    draft.apply(&Event::AllSettled(after), None)?;
+    draft.finish(facts.retention);
+    let data = state_data(&draft.operation);
+    draft.note("all_settled", Actor::Rule, data);
+    Ok(())
+}
+
+/// What a prepared operation loses by waiting.
+fn lapse(draft: &mut Draft, context: &Context<'_>, facts: &Tool) -> Result<(), Refusal> {
+    let operation = &draft.operation;
+    if operation.duplicate_suspected {
+        return Ok(());
+    }
+    let now = context.now;
+    let undecided = facts.approval == ApprovalRule::Required
+        && operation.approval.is_none()
+        && now >= operation.created_at.plus(facts.approval_expires);
+    let current = context.current.map_or(facts, |(_, current)| current);
+    let ran_out = decide::approval_need(operation, facts, current, now) == ApprovalNeed::Expired;
+    let code = if undecided || ran_out {
+        RejectionCode::ApprovalExpired
+    } else if !operation.started() && now >= operation.created_at.plus(facts.retention) {
+        RejectionCode::NotStarted
+    } else if operation.started() && context.paused.is_none() && !may_send_now(draft, context, facts) {
+        RejectionCode::BudgetExhausted
+    } else {
+        return Ok(());
+    };
+    draft.apply(&Event::Lapsed(rejection(code, now)), None)?;
+    draft.finish(facts.retention);
+    draft.note("lapsed", Actor::Rule, json!({ "code": code.label() }));
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! The acceptance of an action: its identity and exact arguments are kept before anything else happens.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::draft::Draft;
+use super::start::{Begun, Offer, begin, spend};
+use crate::caller::{Caller, Need};
+use crate::error::Refusal;
+use crate::fingerprint::{Arguments, Fingerprint};
+use crate::guard::{self, Candidate, Peer, Stage};
+use crate::id::{FencingToken, OperationId, Task, ToolName};
+use crate::operation::{Distinct, Operation};
+use crate::recovery::Recovery;
+use crate::snapshot::{
+    Actor, Decided, Declarations, EvidenceDraft, Existing, Link, Needs, Snapshot, Verb, View,
+};
+use crate::state::{State, Waiting};
+
+/// Prepares an operation, or finds the one that the ID already names.
+#[derive(Clone, Debug)]
+pub struct Prepare {
+    /// Who asks.
+    pub caller: Caller,
+    /// The identity that the application minted.
+    pub id: OperationId,
+    /// Which kind of action.
+    pub tool: ToolName,
+    /// The exact arguments.
+    pub arguments: Arguments,
+    /// Their fingerprint under the declaration in force ([`Prepare::fingerprint`]).
+    pub fingerprint: Fingerprint,
+    /// The agent run it belongs to.
+    pub task: Option<Task>,
+    /// Operations that this is deliberately distinct from.
+    pub distinct_from: Vec<OperationId>,
+    /// Who or what accepted the proposal: a JSON object of at most 1 KiB.
+    pub accepted_by: Option<String>,
+    /// Whether it shall run as soon as it may.
+    pub execute: bool,
+    /// A sender that stands ready to run it in the same commit.
+    pub offer: Option<Offer>,
+    /// Say what would happen, store nothing.
+    pub dry_run: bool,
+    /// Picks the points of delays.
+    pub random: u64,
+    /// The declarations in force.
+    pub declared: Arc<Declarations>,
+}
+
+/// What became of a prepare.
+#[derive(Clone, Debug)]
+pub struct PrepareReply {
+    /// The operation.
+    pub view: View,
+    /// Whether this call created it.
+    pub created: bool,
+    /// Whether an attempt was recorded in the same commit.
+    pub begun: Begun,
+}
+
+impl Prepare {
+    /// The fingerprint that `arguments` have under the declaration in force; without one, over all of them.
+    #[must_use]
+    pub fn fingerprint(declared: &Declarations, tool: &ToolName, arguments: &Arguments) -> Fingerprint {
+        let volatile = declared.get(tool).map(|(_, tool)| tool.volatile.as_slice()).unwrap_or_default();
+        arguments.fingerprint(tool.as_str(), volatile)
+    }
+
+    fn existing(&self, snapshot: &Snapshot, operation: &Operation) -> Result<Decided<PrepareReply>, Refusal> {
+        self.caller.may_use(&operation.tool)?;
+        self.caller.may_use(&self.tool)?;
+        // Before arguments are compared: a late retry learns how it ended and nothing else.
+        let operation = match snapshot.operation() {
+            Ok(operation) => operation,
+            Err(expired) => return Err(expired),
+        };
+        self.same_intent(snapshot, operation)?;
+        let replayed = operation.state.is_final();
+        let mut draft = Draft::of(operation, snapshot.now);
+        if self.execute && !operation.wish && !replayed {
+            draft.operation.wish = true;
+            draft.note("wished", Actor::Caller(self.caller.principal.clone()), json!({}));
+        }
+        let (operation, mut changes) = draft.into_changes();
+        if self.dry_run {
+            changes = crate::snapshot::Changes::default();
+        }
+        let mut view = snapshot.view_of(operation)?;
+        view.replayed = replayed;
+        Ok(Decided { changes, reply: PrepareReply { view, created: false, begun: Begun::NotNow } })
+    }
+
+    /// Compares with what is stored, under the declaration that is stored with it, so that a later change of
+    /// `volatile` does not refuse an honest retry.
+    fn same_intent(&self, snapshot: &Snapshot, operation: &Operation) -> Result<(), Refusal> {
+        let mut differs = Vec::new();
+        if operation.tool == self.tool {
+            let volatile =
+                snapshot.stored.as_deref().map(|tool| tool.volatile.as_slice()).unwrap_or_default();
+            if self.arguments.fingerprint(self.tool.as_str(), volatile) != operation.fingerprint {
+                differs.extend(operation.arguments.differing_members(&self.arguments, volatile));
+                if differs.is_empty() {
+                    differs.push("arguments".to_owned());
+                }
+            }
+        } else {
+            differs.extend(operation.arguments.differing_members(&self.arguments, &[]));
+            differs.push("tool".to_owned());
+        }
+        if sorted(&self.distinct_from) != sorted(&operation.distinct_declared) {
+            differs.push("distinct_from".to_owned());
+        }
+        match differs.is_empty() {
+            true => Ok(()),
+            false => Err(Refusal::OperationIdReused { differs, stage: Peer::from(operation).stage }),
+        }
+    }
+
+    /// What an agent may declare itself distinct from: what is running now, or what an approver released. Anything
+    /// else that is unresolved may have worked.
+    fn distinct(&self, snapshot: &Snapshot) -> Result<Vec<Distinct>, Refusal> {
+        let by_approver = self.caller.roles.approver;
+        self.distinct_from
+            .iter()
+            .map(|id| {
+                let peer =
+                    snapshot.named.iter().find(|peer| peer.id == *id).ok_or(Refusal::UnknownOperation)?;
+                let allowed = by_approver || peer.released || peer.stage == Stage::InProgress;
+                match allowed {
+                    true => Ok(Distinct { id: id.clone(), by_approver }),
+                    false => Err(Refusal::DistinctForbidden { id: id.clone(), stage: peer.stage }),
+                }
+            })
+            .collect()
+    }
+
+    fn create(&self, snapshot: &Snapshot) -> Result<Decided<PrepareReply>, Refusal> {
+        self.caller.may_use(&self.tool)?;
+        let (version, tool) = self.declared.get(&self.tool).ok_or(Refusal::UnknownTool)?;
+        if !tool.serves(&self.caller.account) {
+            return Err(Refusal::UnknownTool);
+        }
+        // In the part of the ledger that was lost this ID may have been used: only a destination that recognises the
+        // repeat makes another send harmless.
+        if snapshot.restored && !tool.recovery.destination_dedupes() {
+            return Err(Refusal::LedgerRestored);
+        }
+        let distinct_from = self.distinct(snapshot)?;
+        let candidate = Candidate {
+            id: &self.id,
+            task: self.task.as_ref(),
+            distinct_from: &distinct_from,
+            settled_since: None,
+        };
+        let blockers = guard::blockers(candidate, &snapshot.peers);
+        if !blockers.is_empty() {
+            return Err(Refusal::ActionUnresolved { blockers: blockers.into_iter().cloned().collect() });
+        }
+        let operation = self.operation(version, distinct_from, snapshot);
+        let context = snapshot.context(&self.tool)?;
+        let mut draft = Draft::new(operation, snapshot.now);
+        let by = Actor::Caller(self.caller.principal.clone());
+        let data = json!({
+            "tool": self.tool.as_str(),
+            "fingerprint": self.fingerprint.to_string(),
+            "arguments_digest": digest(self.arguments.as_str()),
+            "policy_version": version,
+            "execute": self.execute,
+        });
+        draft.note("prepared", by.clone(), data);
+        for other in &self.distinct_from {
+            let data = json!({ "operation": self.id.as_str(), "by_approver": self.caller.roles.approver });
+            let evidence = EvidenceDraft { kind: "distinct", by: by.clone(), data };
+            draft.changes.links.push(Link {
+                id: other.clone(),
+                by_approver: self.caller.roles.approver,
+                evidence,
+            });
+        }
+        let begun = match (&self.offer, self.execute && !self.dry_run && !self.is_transaction()) {
+            (Some(offer), true) => begin(&mut draft, snapshot, &context, offer, self.random)?,
+            (Some(_) | None, _) => Begun::NotNow,
+        };
+        let (operation, mut changes) = draft.into_changes();
+        if let (Begun::Started(_), Some(offer)) = (&begun, &self.offer) {
+            changes.bucket = spend(offer, snapshot, &context.facts());
+        }
+        if self.dry_run {
+            changes = crate::snapshot::Changes::default();
+        }
+        let view = snapshot.view_of(operation)?;
+        Ok(Decided { changes, reply: PrepareReply { view, created: true, begun } })
+    }
+
+    fn is_transaction(&self) -> bool {
+        self.declared.get(&self.tool).is_some_and(|(_, tool)| tool.recovery == Recovery::Transaction)
+    }
+
+    fn operation(&self, version: u32, distinct_from: Vec<Distinct>, snapshot: &Snapshot) -> Operation {
+        Operation {
+            account: self.caller.account.clone(),
+            id: self.id.clone(),
+            tool: self.tool.clone(),
+            arguments: self.arguments.clone(),
+            fingerprint: self.fingerprint,
+            action: self.fingerprint,
+            task: self.task.clone(),
+            distinct_declared: self.distinct_from.clone(),
+            distinct_from,
+            accepted_by: self.accepted_by.clone(),
+            prepared_by: self.caller.principal.clone(),
+            policy_version: version,
+            wish: self.execute,
+            state: State::Prepared(Waiting::default()),
+            fence: FencingToken::default(),
+            attempts: Vec::new(),
+            approval: None,
+            blocked_by: Vec::new(),
+            acknowledged: Vec::new(),
+            key_generation: 1,
+            duplicate_suspected: false,
+            released: None,
+            version: 0,
+            created_at: snapshot.now,
+            updated_at: snapshot.now,
+            receipt_expires_at: None,
+        }
+    }
+}
+
+impl Verb for Prepare {
+    type Reply = PrepareReply;
+
+    fn needs(&self) -> Needs<'_> {
+        Needs {
+            account: &self.caller.account,
+            id: &self.id,
+            action: Some((&self.tool, self.fingerprint)),
+            peers: true,
+            named: &self.distinct_from,
+            scope: self.offer.as_ref().and_then(|offer| offer.scope.as_deref()),
+            bucket: self.offer.as_ref().and_then(|offer| offer.bucket.as_deref()),
+        }
+    }
+
+    fn declared(&self) -> Arc<Declarations> {
+        self.declared.clone()
+    }
+
+    fn decide(&self, snapshot: &Snapshot) -> Result<Decided<PrepareReply>, Refusal> {
+        self.caller.needs(Need::Agent)?;
+        match &snapshot.existing {
+            Existing::Nothing => self.create(snapshot),
+            Existing::Operation(operation) => self.existing(snapshot, operation),
+            Existing::Tombstone(stage) => {
+                self.caller.may_use(&self.tool)?;
+                Err(Refusal::ReceiptExpired { stage: *stage })
+            }
+        }
+    }
+}
+
+fn sorted(ids: &[OperationId]) -> Vec<&OperationId> {
+    let mut ids: Vec<&OperationId> = ids.iter().collect();
+    ids.sort();
+    ids.dedup();
+    ids
+}
+
+/// The digest by which evidence covers a payload.
+pub(super) fn digest(text: &str) -> String {
+    use sha2::Digest as _;
+    format!("sha256:{}", crate::hex::encode(&sha2::Sha256::digest(text.as_bytes())))
+}

@@ -1,0 +1,323 @@
+//! The start of an attempt: the one commit after which something may be sent.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::draft::{Draft, state_data};
+use super::pass::{may_send_now, pass, replan};
+use crate::backoff;
+use crate::caller::{Caller, Need};
+use crate::decide::{self, ApprovalNeed, Context};
+use crate::error::Refusal;
+use crate::guard::{self, Peer};
+use crate::id::{Account, OperationId, WorkerName};
+use crate::operation::{Attempt, Claim};
+use crate::policy::Tool;
+use crate::recovery::HoldReason;
+use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb, View};
+use crate::state::{Event, Open, State, Waiting};
+
+/// A sender that stands ready: what it would send, fixed before the attempt is recorded.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// Who would send.
+    pub worker: WorkerName,
+    /// The declaration that the request was made from.
+    pub policy_version: u32,
+    /// Digest of the request.
+    pub request_digest: String,
+    /// The vendor account that the credential belongs to.
+    pub scope: Option<String>,
+    /// The bucket that sends share.
+    pub bucket: Option<String>,
+}
+
+/// Starts an operation, or says what stands in the way.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Whoever asks for it, whose wish it becomes; `None` when a standing wish is carried out.
+    pub caller: Option<Caller>,
+    /// Whose.
+    pub account: Account,
+    /// Which.
+    pub id: OperationId,
+    /// The sender; `None` only sets the wish.
+    pub offer: Option<Offer>,
+    /// Picks the points of delays.
+    pub random: u64,
+    /// The declarations in force.
+    pub declared: Arc<Declarations>,
+}
+
+/// What became of a start.
+#[derive(Clone, Debug)]
+pub struct StartReply {
+    /// The operation afterwards.
+    pub view: View,
+    /// Whether an attempt was recorded, or why not.
+    pub begun: Begun,
+}
+
+/// Whether an attempt was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// The attempt of this number is recorded: send it.
+    Started(u32),
+    /// Not now; the operation's `next` says what it waits for.
+    NotNow,
+    /// The guard held it back.
+    Blocked(Vec<Peer>),
+    /// The request was made from another declaration than the stored one: make it anew.
+    Rebuild,
+}
+
+impl Verb for Start {
+    type Reply = StartReply;
+
+    fn needs(&self) -> Needs<'_> {
+        Needs {
+            account: &self.account,
+            id: &self.id,
+            action: None,
+            peers: true,
+            named: &[],
+            scope: self.offer.as_ref().and_then(|offer| offer.scope.as_deref()),
+            bucket: self.offer.as_ref().and_then(|offer| offer.bucket.as_deref()),
+        }
+    }
+
+    fn declared(&self) -> Arc<Declarations> {
+        self.declared.clone()
+    }
+
+    fn decide(&self, snapshot: &Snapshot) -> Result<Decided<StartReply>, Refusal> {
+        if let Some(caller) = &self.caller {
+            caller.needs(Need::Agent)?;
+        }
+        let operation = snapshot.operation()?;
+        let replayed = operation.state.is_final();
+        if let Some(caller) = &self.caller {
+            caller.may_use(&operation.tool)?;
+        }
+        let mut draft = Draft::of(operation, snapshot.now);
+        let context = snapshot.context(&operation.tool)?;
+        if let Some(caller) = &self.caller {
+            self.asked(caller, &mut draft, &context)?;
+        }
+        let begun = match &self.offer {
+            Some(offer) => begin(&mut draft, snapshot, &context, offer, self.random)?,
+            None => {
+                pass(&mut draft, &context, self.random)?;
+                Begun::NotNow
+            }
+        };
+        let (operation, mut changes) = draft.into_changes();
+        if let (Begun::Started(_), Some(offer)) = (&begun, &self.offer) {
+            changes.bucket = spend(offer, snapshot, &context.facts());
+        }
+        let mut view = snapshot.view_of(operation)?;
+        view.replayed = replayed;
+        Ok(Decided { changes, reply: StartReply { view, begun } })
+    }
+}
+
+impl Start {
+    /// A caller's execute: what is answered with an error sets no wish.
+    fn asked(&self, caller: &Caller, draft: &mut Draft, context: &Context<'_>) -> Result<(), Refusal> {
+        let operation = &draft.operation;
+        if operation.state.is_final() {
+            return Ok(());
+        }
+        if let State::Prepared(_) = operation.state {
+            let holder = decide::holder_to_acknowledge(operation, context.holders);
+            let facts = context.facts();
+            let current = context.current.map_or(&*facts, |(_, current)| current);
+            let needed = decide::approval_need(operation, &facts, current, context.now) != ApprovalNeed::No;
+            // An approval that ran out ends the operation in the pass below; then there is nothing to ask for.
+            let over = operation.approval.as_ref().is_some_and(|given| context.now >= given.expires_at);
+            if holder.is_some() || (needed && !over) {
+                return Err(Refusal::ApprovalRequired);
+            }
+        }
+        if !operation.wish {
+            draft.operation.wish = true;
+            draft.note("wished", Actor::Caller(caller.principal.clone()), json!({}));
+        }
+        Ok(())
+    }
+}
+
+/// The bucket after this send, where the destination has one.
+pub(super) fn spend(
+    offer: &Offer,
+    snapshot: &Snapshot,
+    facts: &Tool,
+) -> Option<(String, backoff::BucketLevel)> {
+    let bucket = facts.http().and_then(|http| http.bucket)?;
+    let level = backoff::take(&bucket, snapshot.bucket, snapshot.now).ok()?;
+    Some((offer.bucket.clone()?, level))
+}
+
+/// Records the next attempt if everything allows it. Every guard is asked here, inside the commit that it protects:
+/// state, declaration, pause, clock, scope, request, approval, task guard, destination, budget, and bucket.
+pub(super) fn begin(
+    draft: &mut Draft,
+    snapshot: &Snapshot,
+    context: &Context<'_>,
+    offer: &Offer,
+    random: u64,
+) -> Result<Begun, Refusal> {
+    pass(draft, context, random)?;
+    let facts = context.facts();
+    let (not_before, repeat) = match &draft.operation.state {
+        State::Prepared(Waiting { hold: None, not_before }) => (*not_before, false),
+        State::Unknown(Open { hold: None, closed: None, not_before }) => (*not_before, true),
+        State::Prepared(_)
+        | State::Unknown(_)
+        | State::InProgress(_)
+        | State::Succeeded(_)
+        | State::Rejected(_) => return Ok(Begun::NotNow),
+    };
+    let Some((_, current)) = context.current else { return Ok(Begun::NotNow) };
+    let operation = &draft.operation;
+    if operation.policy_version != offer.policy_version {
+        return Ok(Begun::Rebuild);
+    }
+    let due = not_before.is_none_or(|at| context.now >= at);
+    if context.paused.is_some() || operation.duplicate_suspected || operation.released.is_some() || !due {
+        return Ok(Begun::NotNow);
+    }
+    if let Some(reason) = changed_request(draft, offer) {
+        return hold(draft, reason);
+    }
+    match decide::approval_need(operation, &facts, current, context.now) {
+        ApprovalNeed::No => {}
+        ApprovalNeed::Expired if repeat => return hold(draft, HoldReason::ApprovalExpired),
+        ApprovalNeed::Void if repeat => return hold(draft, HoldReason::ApprovalVoid),
+        ApprovalNeed::Wanted | ApprovalNeed::Expired | ApprovalNeed::Void => return Ok(Begun::NotNow),
+    }
+    // A repeat collapses with the first copy at the destination and so cannot double another operation; a start can.
+    if !repeat && let Some(begun) = held_back(draft, snapshot, context) {
+        return Ok(begun);
+    }
+    if draft.operation.started() && !may_send_now(draft, context, &facts) {
+        replan(draft, context, &facts, None, random)?;
+        return Ok(Begun::NotNow);
+    }
+    if let Some(bucket) = facts.http().and_then(|http| http.bucket)
+        && let Err(at) = backoff::take(&bucket, snapshot.bucket, snapshot.now)
+    {
+        return defer(draft, at, repeat);
+    }
+    record(draft, context, &facts, offer)
+}
+
+/// A credential of another vendor account, or a request that is no longer the first one, must not be sent.
+fn changed_request(draft: &Draft, offer: &Offer) -> Option<HoldReason> {
+    let first = draft.operation.attempts.first()?;
+    if first.scope != offer.scope {
+        Some(HoldReason::ScopeChanged)
+    } else if first.request_digest != offer.request_digest {
+        Some(HoldReason::RequestChanged)
+    } else {
+        None
+    }
+}
+
+/// The task guard at a start. What it holds back is recorded on the operation and ends its wish.
+fn held_back(draft: &mut Draft, snapshot: &Snapshot, context: &Context<'_>) -> Option<Begun> {
+    let operation = &draft.operation;
+    let blockers: Vec<Peer> =
+        guard::blockers(decide::candidate(operation), &snapshot.peers).into_iter().cloned().collect();
+    if !blockers.is_empty() {
+        let new: Vec<OperationId> = blockers
+            .iter()
+            .map(|peer| peer.id.clone())
+            .filter(|id| !operation.blocked_by.contains(id))
+            .collect();
+        if operation.wish || !new.is_empty() {
+            draft.operation.wish = false;
+            draft.operation.blocked_by.extend(new);
+            let by: Vec<&str> = blockers.iter().map(|peer| peer.id.as_str()).collect();
+            draft.note("held_back", Actor::Rule, json!({ "operations": by }));
+        }
+        return Some(Begun::Blocked(blockers));
+    }
+    decide::holder_to_acknowledge(operation, context.holders).map(|_| Begun::NotNow)
+}
+
+fn hold(draft: &mut Draft, reason: HoldReason) -> Result<Begun, Refusal> {
+    let event = match draft.operation.state {
+        State::Unknown(_) => Event::Replanned(Open { hold: Some(reason), ..Open::default() }),
+        State::Prepared(_) | State::InProgress(_) | State::Succeeded(_) | State::Rejected(_) => {
+            Event::Deferred(Waiting { hold: Some(reason), not_before: None })
+        }
+    };
+    draft.apply(&event, None)?;
+    let data = state_data(&draft.operation);
+    draft.note("held", Actor::Rule, data);
+    Ok(Begun::NotNow)
+}
+
+fn defer(draft: &mut Draft, at: crate::time::Timestamp, repeat: bool) -> Result<Begun, Refusal> {
+    let event = match repeat {
+        true => Event::Replanned(Open { not_before: Some(at), ..Open::default() }),
+        false => Event::Deferred(Waiting { not_before: Some(at), hold: None }),
+    };
+    draft.apply(&event, None)?;
+    draft.note("deferred", Actor::Rule, json!({ "until": at.to_string(), "reason": "bucket" }));
+    Ok(Begun::NotNow)
+}
+
+/// The attempt row. Once this is durable the request counts as sent: a crash right after it leaves an attempt whose
+/// outcome nobody reported.
+fn record(draft: &mut Draft, context: &Context<'_>, facts: &Tool, offer: &Offer) -> Result<Begun, Refusal> {
+    let operation = &mut draft.operation;
+    let number = u32::try_from(operation.attempts.len()).unwrap_or(u32::MAX).saturating_add(1);
+    let fence = operation.fence.next();
+    let claim =
+        Claim { worker: offer.worker.clone(), fence, lease_expires_at: context.now.plus(facts.lease) };
+    let key = context.stored.recovery.key_format().map(|(format, _)| {
+        crate::keys::derive(
+            operation.account.as_str(),
+            operation.id.as_str(),
+            operation.key_generation,
+            format,
+        )
+    });
+    draft.apply(&Event::Started(claim), None)?;
+    let operation = &mut draft.operation;
+    operation.fence = fence;
+    let attempt = Attempt {
+        number,
+        worker: offer.worker.clone(),
+        fence,
+        started_at: context.now,
+        send_before: context.now.plus(facts.send_window()),
+        lingers_until: None,
+        ended_at: None,
+        outcome: None,
+        settled: false,
+        counts: true,
+        marker: None,
+        status: None,
+        error: None,
+        duplicate_of_ours: false,
+        key,
+        scope: offer.scope.clone(),
+        request_digest: offer.request_digest.clone(),
+    };
+    let data = json!({
+        "number": number,
+        "fencing_token": fence,
+        "send_before": attempt.send_before.to_string(),
+        "key": &attempt.key,
+        "scope": &attempt.scope,
+        "request_digest": &attempt.request_digest,
+        "policy_version": operation.policy_version,
+    });
+    operation.attempts.push(attempt);
+    draft.note("attempt_started", Actor::Worker(offer.worker.as_str().to_owned()), data);
+    Ok(Begun::Started(number))
+}
