@@ -16,6 +16,7 @@ mod message;
 pub mod operation;
 pub mod pointer;
 pub mod policy;
+pub mod random;
 pub mod recovery;
 pub mod secret_shapes;
 pub mod snapshot;

@@ -80,6 +80,8 @@ pub enum Event {
     Refused(Rejection),
     /// The running attempt ended, or is waited for no longer, and nothing is proved.
     Unconfirmed(Open),
+    /// Effect and receipt are part of the commit that this event is part of.
+    CommittedTogether(Receipt),
     /// Proof of success from anyone, under any fencing token.
     Proved(Receipt),
     /// The last unsettled attempt became settled, and a fresh pass decides.
@@ -227,6 +229,7 @@ impl Event {
             Self::EndedWithoutEffect(_) => "ended without effect",
             Self::Refused(_) => "refused",
             Self::Unconfirmed(_) => "unconfirmed",
+            Self::CommittedTogether(_) => "committed together",
             Self::Proved(_) => "proved",
             Self::AllSettled(_) => "all settled",
             Self::Replanned(_) => "replanned",
@@ -284,6 +287,17 @@ pub fn next(state: &State, facts: Facts, event: &Event) -> Result<Next, IllegalE
                 (Some(known), Some(other)) if known != other => Ok(SUSPECT),
                 (Some(_) | None, Some(_) | None) => Ok(STAYS),
             },
+        },
+        // Own database: there is no attempt and nothing in between; a crash leaves all of it or nothing.
+        Event::CommittedTogether(receipt) => match state {
+            State::Prepared(_) if facts.attempts == 0 && !facts.duplicate_suspected => {
+                Ok(becomes(State::Succeeded(receipt.clone())))
+            }
+            State::Prepared(_)
+            | State::InProgress(_)
+            | State::Unknown(_)
+            | State::Succeeded(_)
+            | State::Rejected(_) => illegal,
         },
         // An attempt begins only where none can have an effect any more, or where the recovery guards said that a
         // second copy collapses at the destination; a flagged or closed operation is never sent again.

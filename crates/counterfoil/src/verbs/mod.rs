@@ -7,9 +7,11 @@ mod pass;
 mod prepare;
 mod report;
 mod start;
+mod transaction;
 
 pub use approval::{Approve, Deny, Withdraw};
 pub use pass::{Passed, Tick};
 pub use prepare::{Prepare, PrepareReply};
 pub use report::{Renew, Report, ReportReply};
 pub use start::{Begun, Offer, Start, StartReply};
+pub use transaction::{Enter, Entered, Finish};

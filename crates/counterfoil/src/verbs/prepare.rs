@@ -72,10 +72,7 @@ impl Prepare {
         self.caller.may_use(&operation.tool)?;
         self.caller.may_use(&self.tool)?;
         // Before arguments are compared: a late retry learns how it ended and nothing else.
-        let operation = match snapshot.operation() {
-            Ok(operation) => operation,
-            Err(expired) => return Err(expired),
-        };
+        snapshot.operation()?;
         self.same_intent(snapshot, operation)?;
         let replayed = operation.state.is_final();
         let mut draft = Draft::of(operation, snapshot.now);

@@ -226,7 +226,7 @@ fn changed_request(draft: &Draft, offer: &Offer) -> Option<HoldReason> {
 }
 
 /// The task guard at a start. What it holds back is recorded on the operation and ends its wish.
-fn held_back(draft: &mut Draft, snapshot: &Snapshot, context: &Context<'_>) -> Option<Begun> {
+pub(super) fn held_back(draft: &mut Draft, snapshot: &Snapshot, context: &Context<'_>) -> Option<Begun> {
     let operation = &draft.operation;
     let blockers: Vec<Peer> =
         guard::blockers(decide::candidate(operation), &snapshot.peers).into_iter().cloned().collect();
