@@ -1,10 +1,13 @@
 //! What the ledger learns from a destination, whoever carries the request: the outcome of one attempt and what it
 //! proves.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::fingerprint::Arguments;
+use crate::id::Account;
 use crate::operation::{AttemptOutcome, Marker, ResultBody};
-use crate::policy::Meaning;
+use crate::policy::{Meaning, Tool};
 use crate::time::Timestamp;
 
 /// What the sender of one attempt found.
@@ -78,4 +81,55 @@ impl Finding {
             Meaning::DuplicateOfOurs | Meaning::Unknown => AttemptOutcome::Unknown,
         }
     }
+}
+
+/// A request that is fixed before its attempt is recorded. What it holds beside the public facts is the destination's
+/// own business.
+pub struct Made {
+    /// Digest of method, URL, body, and every header without a secret.
+    pub digest: String,
+    /// The vendor account that the credential belongs to.
+    pub scope: Option<String>,
+    /// The token bucket that sends share.
+    pub bucket: Option<String>,
+    /// The request itself.
+    pub request: Box<dyn std::any::Any + Send>,
+}
+
+/// The last check before the first byte is handed to a connection.
+pub trait Gate: Send + Sync + 'static {
+    /// Whether the first byte may go out now.
+    ///
+    /// # Errors
+    /// Why not, in fixed words; the attempt then ends as not sent.
+    fn may_write(&self) -> Result<(), &'static str>;
+}
+
+/// A boxed future, so that destinations can be chosen at run time.
+pub type Boxed<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// The system that the effect happens in.
+pub trait Destination: Send + Sync + 'static {
+    /// Makes the request. Pure but for secrets, which are named and not looked at.
+    ///
+    /// # Errors
+    /// Why the arguments cannot become a request of the tool, in words that repeat no value.
+    fn make(
+        &self,
+        tool: &Tool,
+        account: &Account,
+        arguments: &Arguments,
+        key: Option<&str>,
+    ) -> Result<Made, String>;
+
+    /// Connects, asks `gate`, and only then writes. At the tool's timeout it uses `late` once and reads on until the
+    /// linger ends. `first` says that no earlier attempt of the operation exists.
+    fn send(
+        &self,
+        made: Made,
+        tool: Arc<Tool>,
+        first: bool,
+        gate: Arc<dyn Gate>,
+        late: tokio::sync::oneshot::Sender<()>,
+    ) -> Boxed<Finding>;
 }

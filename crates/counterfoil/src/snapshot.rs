@@ -192,6 +192,24 @@ impl View {
         };
         open && self.next.action == crate::decide::Action::Review
     }
+
+    /// Whether waiting longer is of no use to a caller: it is final, or nothing happens to it by itself for now.
+    #[must_use]
+    pub fn ends_wait(&self, now: Timestamp) -> bool {
+        self.operation.state.is_final()
+            || self.next.action.waits_for_somebody()
+            || self.next.at.is_none() && self.next.action != crate::decide::Action::Wait
+            || self.only_lingers(now)
+    }
+
+    /// Whether all that may still come by itself is a late answer.
+    fn only_lingers(&self, now: Timestamp) -> bool {
+        let lingers = crate::decide::lingers_until(&self.operation, now);
+        match &self.operation.state {
+            State::Unknown(open) => lingers.is_some() && open.not_before == lingers,
+            State::Prepared(_) | State::InProgress(_) | State::Succeeded(_) | State::Rejected(_) => false,
+        }
+    }
 }
 
 /// What a verb wants written, in one commit with everything else of it.

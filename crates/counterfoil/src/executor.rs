@@ -1,0 +1,495 @@
+//! The one way to send: claim, record, send, report, each attempt in a task of its own that outlives its caller.
+//!
+//! Before the attempt is durable nothing is sent; from then on it counts as sent until its sender reports. A caller
+//! that hangs up stops listening and changes nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::caller::Caller;
+use crate::destination::{Destination, Finding, Gate, Made};
+use crate::error::{Error, Refusal, StoreError};
+use crate::id::{Account, FencingToken, OperationId, ToolName, WorkerName};
+use crate::ledger::{Ledger, NewOperation};
+use crate::operation::{Marker, Operation};
+use crate::policy::{Carrier, Tool};
+use crate::snapshot::View;
+use crate::store::{Due, Pause};
+use crate::time::Timestamp;
+use crate::verbs::{Begun, PrepareReply, Renew, Report, Start, StartReply, Tick};
+
+/// How many operations are carried on at once by this process, beside those that callers started.
+const CARRIED_AT_ONCE: usize = 64;
+
+/// How often the ledger is asked for what is due, and pauses are read: well under the quarter of a second within which
+/// a pause takes effect.
+const POLL: Duration = Duration::from_millis(100);
+
+/// How long an operation that could not be carried on is left alone.
+const LEFT_ALONE: Duration = Duration::from_secs(1);
+
+/// Carries operations out. Clones share it.
+#[derive(Clone)]
+pub struct Executor {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    ledger: Ledger,
+    destination: Arc<dyn Destination>,
+    worker: WorkerName,
+    attempts: TaskTracker,
+    stopping: CancellationToken,
+    pauses: watch::Sender<Arc<Vec<Pause>>>,
+    failed: AtomicBool,
+}
+
+/// What became of an execution that was asked for.
+#[derive(Clone, Debug)]
+pub struct Execution {
+    /// The operation when the call returned.
+    pub view: View,
+    /// Whether this call created the operation.
+    pub created: bool,
+}
+
+impl Executor {
+    /// An executor over `ledger` that sends through `destination` under the name `worker`, which must be new for every
+    /// process.
+    #[must_use]
+    pub fn new(ledger: Ledger, destination: Arc<dyn Destination>, worker: WorkerName) -> Self {
+        let (pauses, _) = watch::channel(Arc::new(Vec::new()));
+        Self {
+            inner: Arc::new(Inner {
+                ledger,
+                destination,
+                worker,
+                attempts: TaskTracker::new(),
+                stopping: CancellationToken::new(),
+                pauses,
+                failed: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// The ledger.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.inner.ledger
+    }
+
+    /// Checks that `arguments` can become a request of the tool, so that a prepare refuses what could never be sent.
+    ///
+    /// # Errors
+    /// [`Refusal::InvalidArguments`].
+    pub fn check(&self, caller: &Caller, new: &NewOperation) -> Result<(), Refusal> {
+        let declared = self.inner.ledger.declared();
+        match declared.get(&new.tool) {
+            Some((_, tool)) if tool.http().is_some() => self
+                .make(tool, &caller.account, &new.id, 1, &new.arguments)
+                .map(|_| ())
+                .map_err(Refusal::InvalidArguments),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Prepares an operation and, where it is to run and may, starts it in the same commit.
+    ///
+    /// # Errors
+    /// As [`Ledger::prepare`].
+    pub async fn prepare(&self, caller: &Caller, new: NewOperation) -> Result<PrepareReply, Error> {
+        let declared = self.inner.ledger.declared();
+        let made = match declared.get(&new.tool) {
+            Some((version, tool)) if tool.http().is_some() => self
+                .make(tool, &caller.account, &new.id, 1, &new.arguments)
+                .map(|made| Some((made, version)))
+                .map_err(Refusal::InvalidArguments),
+            Some(_) | None => Ok(None),
+        };
+        let (made, invalid) = match made {
+            Ok(made) => (made, None),
+            Err(refusal) => (None, Some(refusal)),
+        };
+        if let Some(refusal) = invalid {
+            // An existing operation answers first: a repeat must learn what is stored, not what this call lacks.
+            return match self.inner.ledger.find(caller, &new.id).await {
+                Err(Error::Refused(Refusal::UnknownOperation)) => Err(refusal.into()),
+                Ok(_) => self.inner.ledger.prepare(caller, new).await,
+                Err(error) => Err(error),
+            };
+        }
+        let offer = made.as_ref().filter(|_| new.execute).map(|(made, version)| self.offer(made, *version));
+        let since = self.inner.ledger.clock().monotonic();
+        let reply = self.inner.ledger.submit(self.inner.ledger.prepare_verb(caller, new, offer, false)).await?;
+        if let (Begun::Started(number), Some((made, _))) = (&reply.begun, made) {
+            self.launch(&reply.view, *number, made, since);
+        }
+        Ok(reply)
+    }
+
+    /// Runs a prepared operation or joins its running attempt. It returns as soon as the attempt is on its way; wait
+    /// with [`Ledger::wait`].
+    ///
+    /// # Errors
+    /// [`Refusal::ApprovalRequired`], [`Refusal::BlockedByOperation`], or as [`Ledger::find`].
+    pub async fn execute(&self, caller: &Caller, id: &OperationId) -> Result<View, Error> {
+        let reply = self.start(Some(caller), &caller.account, id).await?;
+        match reply.begun {
+            Begun::Blocked(blockers) => Err(Refusal::BlockedByOperation { blockers }.into()),
+            Begun::Started(_) | Begun::NotNow | Begun::Rebuild => Ok(reply.view),
+        }
+    }
+
+    /// Starts what may start. The request is made from the stored declaration before the commit; where the operation
+    /// was bound to another one meanwhile, it is made anew.
+    async fn start(
+        &self,
+        caller: Option<&Caller>,
+        account: &Account,
+        id: &OperationId,
+    ) -> Result<StartReply, Error> {
+        let mut tries = 0;
+        loop {
+            let ledger = &self.inner.ledger;
+            let snapshot = ledger.store().snapshot(account, id, ledger.declared()).await?;
+            let made = match snapshot.operation() {
+                Ok(operation) if !operation.state.is_final() => self.made_for(operation, snapshot.stored.as_deref()),
+                Ok(_) | Err(_) => None,
+            };
+            let offer = made.as_ref().map(|(made, version)| self.offer(made, *version));
+            let verb = Start {
+                caller: caller.cloned(),
+                account: account.clone(),
+                id: id.clone(),
+                offer,
+                random: ledger.random(),
+                declared: ledger.declared(),
+            };
+            let since = ledger.clock().monotonic();
+            let reply = ledger.submit(verb).await?;
+            match (&reply.begun, made) {
+                (Begun::Started(number), Some((made, _))) => {
+                    self.launch(&reply.view, *number, made, since);
+                    return Ok(reply);
+                }
+                (Begun::Rebuild, _) if tries < 3 => tries += 1,
+                (Begun::Started(_) | Begun::Rebuild | Begun::NotNow | Begun::Blocked(_), _) => return Ok(reply),
+            }
+        }
+    }
+
+    fn made_for(&self, operation: &Operation, stored: Option<&Tool>) -> Option<(Made, u32)> {
+        let tool = stored.filter(|tool| tool.http().is_some())?;
+        let made = self.make(
+            tool,
+            &operation.account,
+            &operation.id,
+            operation.key_generation,
+            &operation.arguments,
+        );
+        made.ok().map(|made| (made, operation.policy_version))
+    }
+
+    fn make(
+        &self,
+        tool: &Tool,
+        account: &Account,
+        id: &OperationId,
+        generation: u32,
+        arguments: &crate::fingerprint::Arguments,
+    ) -> Result<Made, String> {
+        let key = tool
+            .recovery
+            .key_format()
+            .map(|(format, _)| crate::keys::derive(account.as_str(), id.as_str(), generation, format));
+        self.inner.destination.make(tool, account, arguments, key.as_deref())
+    }
+
+    fn offer(&self, made: &Made, policy_version: u32) -> crate::verbs::Offer {
+        crate::verbs::Offer {
+            worker: self.inner.worker.clone(),
+            policy_version,
+            request_digest: made.digest.clone(),
+            scope: made.scope.clone(),
+            bucket: made.bucket.clone(),
+        }
+    }
+
+    /// Sends a recorded attempt in a task of its own. `since` was read from the monotonic clock before the commit, so
+    /// that the window for the first byte is never longer than the recorded one.
+    fn launch(&self, view: &View, number: u32, made: Made, since: Duration) {
+        let operation = &view.operation;
+        let Some(attempt) = operation.attempts.iter().find(|attempt| attempt.number == number) else { return };
+        let window = attempt.send_before.since(attempt.started_at);
+        let approved_for = operation.approval.as_ref().map(|given| given.expires_at.since(attempt.started_at));
+        let deadline = since + approved_for.map_or(window, |left| left.min(window));
+        let sending = Sending {
+            executor: self.clone(),
+            account: operation.account.clone(),
+            id: operation.id.clone(),
+            tool: view.tool.clone(),
+            number,
+            fence: attempt.fence,
+            first: number == 1,
+            scope: attempt.scope.clone(),
+            deadline,
+        };
+        self.inner.attempts.spawn(async move { sending.run(made).await });
+    }
+
+    /// Whether sends of `tool` under `scope` are paused, as last read.
+    fn paused(&self, tool: &ToolName, scope: Option<&str>) -> bool {
+        self.inner.pauses.borrow().iter().any(|pause| {
+            pause.tool.as_ref().is_none_or(|name| name == tool)
+                && pause.scope.as_deref().is_none_or(|paused| Some(paused) == scope)
+        })
+    }
+
+    /// Carries on what is due: standing wishes, repeats, leases that ran out. Ends when [`Executor::drain`] is called
+    /// or the ledger fails for good.
+    pub async fn carry_on(&self) {
+        let mut left_alone: HashMap<(Account, OperationId), Duration> = HashMap::new();
+        let places = Arc::new(Semaphore::new(CARRIED_AT_ONCE));
+        while !self.inner.stopping.is_cancelled() {
+            let now = self.inner.ledger.clock().monotonic();
+            left_alone.retain(|_, until| *until > now);
+            if let Err(StoreError::Poisoned(_)) = self.look_around(&mut left_alone, &places).await {
+                self.inner.failed.store(true, Ordering::SeqCst);
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(POLL) => {}
+                () = self.inner.stopping.cancelled() => return,
+            }
+        }
+    }
+
+    async fn look_around(
+        &self,
+        left_alone: &mut HashMap<(Account, OperationId), Duration>,
+        places: &Arc<Semaphore>,
+    ) -> Result<(), StoreError> {
+        let ledger = &self.inner.ledger;
+        let pauses = Arc::new(ledger.store().pauses().await?);
+        self.inner.pauses.send_replace(pauses.clone());
+        let everything = pauses.iter().any(|pause| pause.tool.is_none());
+        let skipped: Vec<ToolName> =
+            pauses.iter().filter(|pause| pause.scope.is_none()).filter_map(|pause| pause.tool.clone()).collect();
+        let limit = u32::try_from(CARRIED_AT_ONCE * 4).unwrap_or(256);
+        let due = ledger.store().due(ledger.clock().now(), limit, &skipped).await?;
+        let again = ledger.clock().monotonic() + LEFT_ALONE;
+        for Due { account, id, tool: _, at: _ } in due {
+            let key = (account.clone(), id.clone());
+            if left_alone.contains_key(&key) {
+                continue;
+            }
+            let Ok(place) = places.clone().try_acquire_owned() else { return Ok(()) };
+            left_alone.insert(key, again);
+            let executor = self.clone();
+            self.inner.attempts.spawn(async move {
+                let carried = match everything {
+                    true => executor.tick(&account, &id).await.map(|_| ()),
+                    false => executor.carry(&account, &id).await,
+                };
+                if let Err(error) = carried {
+                    tracing::warn!(account = %account, operation = %id, code = error.code(), "not carried on");
+                }
+                drop(place);
+            });
+        }
+        Ok(())
+    }
+
+    /// Carries one operation on, as far as it may go now.
+    ///
+    /// # Errors
+    /// As [`Ledger::submit`].
+    pub async fn carry(&self, account: &Account, id: &OperationId) -> Result<(), Error> {
+        let passed = self.tick(account, id).await?;
+        let wished = passed.operation.wish && !passed.operation.state.is_final();
+        let startable = match passed.tool.carrier {
+            Carrier::Http(_) => passed.next.action == crate::decide::Action::Retry
+                || passed.next.action == crate::decide::Action::Reconcile,
+            Carrier::Transaction => false,
+        };
+        if wished && startable {
+            self.start(None, account, id).await?;
+        }
+        Ok(())
+    }
+
+    async fn tick(&self, account: &Account, id: &OperationId) -> Result<View, Error> {
+        let ledger = &self.inner.ledger;
+        let verb = Tick {
+            account: account.clone(),
+            id: id.clone(),
+            random: ledger.random(),
+            declared: ledger.declared(),
+        };
+        Ok(ledger.store().commit(verb).await?.view)
+    }
+
+    /// How many attempts are on their way.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.inner.attempts.len()
+    }
+
+    /// Whether the ledger failed for good: the process must end, and the file be opened anew.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.inner.failed.load(Ordering::SeqCst)
+    }
+
+    /// Starts nothing new, stops what has not written a byte, and waits until every attempt on its way has been
+    /// recorded, at most for `patience`. Returns whether all were.
+    pub async fn drain(&self, patience: Duration) -> bool {
+        self.inner.stopping.cancel();
+        self.inner.attempts.close();
+        tokio::time::timeout(patience, self.inner.attempts.wait()).await.is_ok()
+    }
+}
+
+/// One recorded attempt on its way.
+struct Sending {
+    executor: Executor,
+    account: Account,
+    id: OperationId,
+    tool: Arc<Tool>,
+    number: u32,
+    fence: FencingToken,
+    first: bool,
+    scope: Option<String>,
+    /// On the monotonic clock: no first byte after this.
+    deadline: Duration,
+}
+
+/// The last check before the first byte: local facts only, so that nothing can come between it and the write.
+struct Checks {
+    executor: Executor,
+    tool: ToolName,
+    scope: Option<String>,
+    deadline: Duration,
+}
+
+impl Gate for Checks {
+    fn may_write(&self) -> Result<(), &'static str> {
+        let inner = &self.executor.inner;
+        if inner.stopping.is_cancelled() {
+            Err("stopped before the first byte: shutting down")
+        } else if inner.ledger.clock().monotonic() >= self.deadline {
+            Err("stopped before the first byte: too late for this attempt")
+        } else if self.executor.paused(&self.tool, self.scope.as_deref()) {
+            Err("stopped before the first byte: paused")
+        } else if inner.ledger.store().poisoned() {
+            Err("stopped before the first byte: the ledger failed")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Sending {
+    async fn run(self, made: Made) {
+        let gate = Arc::new(Checks {
+            executor: self.executor.clone(),
+            tool: self.tool.name.clone(),
+            scope: self.scope.clone(),
+            deadline: self.deadline,
+        });
+        let (late, mut is_late) = oneshot::channel();
+        let destination = self.executor.inner.destination.clone();
+        let (tool, first) = (self.tool.clone(), self.first);
+        let mut answer = tokio::spawn(async move { destination.send(made, tool, first, gate, late).await });
+        let mut renewal = tokio::time::interval(self.tool.lease / 3);
+        renewal.tick().await;
+        let mut waiting = true;
+        let finding = loop {
+            tokio::select! {
+                finding = &mut answer => break finding,
+                told = &mut is_late, if waiting => {
+                    waiting = false;
+                    if told.is_ok() {
+                        self.report_late().await;
+                    }
+                }
+                _ = renewal.tick(), if waiting => self.renew().await,
+            }
+        };
+        // A sender that panicked may have written everything.
+        let finding = finding.unwrap_or_else(|_| Finding::unknown(Marker::BytesWritten, "the sender failed"));
+        self.report(finding).await;
+    }
+
+    /// Callers are told that there is no answer yet; the sender reads on.
+    async fn report_late(&self) {
+        let linger = self.tool.http().map(|http| http.linger).unwrap_or_default();
+        let until = self.now().plus(linger);
+        let finding = Finding {
+            lingers_until: Some(until),
+            ..Finding::unknown(Marker::BytesWritten, "no answer within the tool's timeout")
+        };
+        self.report(finding).await;
+    }
+
+    fn now(&self) -> Timestamp {
+        self.executor.inner.ledger.clock().now()
+    }
+
+    async fn renew(&self) {
+        let ledger = &self.executor.inner.ledger;
+        let verb = Renew {
+            account: self.account.clone(),
+            id: self.id.clone(),
+            fence: self.fence,
+            worker: self.executor.inner.worker.clone(),
+            declared: ledger.declared(),
+        };
+        // A claim that could not be renewed runs out, which proves nothing.
+        if let Err(error) = ledger.store().commit(verb).await {
+            tracing::warn!(operation = %self.id, code = error.code(), "claim not renewed");
+        }
+    }
+
+    /// Records what was found. The effect may exist, so a store that is full or busy is asked again until it takes
+    /// the report or the process ends; then the attempt stays without one and counts as sent.
+    async fn report(&self, finding: Finding) {
+        let ledger = &self.executor.inner.ledger;
+        let mut wait = Duration::from_millis(10);
+        loop {
+            let verb = Report {
+                account: self.account.clone(),
+                id: self.id.clone(),
+                attempt: self.number,
+                fence: self.fence,
+                worker: self.executor.inner.worker.clone(),
+                finding: finding.clone(),
+                random: ledger.random(),
+                declared: ledger.declared(),
+            };
+            match ledger.store().commit(verb).await {
+                Ok(_) => return,
+                Err(Error::Refused(refusal)) => {
+                    tracing::warn!(operation = %self.id, code = refusal.code(), "report not taken");
+                    return;
+                }
+                Err(Error::Store(error)) if error.wrote_nothing() => {
+                    tracing::error!(operation = %self.id, code = error.code(), "report not written yet");
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(Duration::from_secs(1));
+                }
+                Err(Error::Store(error)) => {
+                    tracing::error!(operation = %self.id, code = error.code(), "the ledger failed; report lost");
+                    self.executor.inner.failed.store(true, Ordering::SeqCst);
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! The ledger: the verbs of the product over one store. Embeddable; the server is one of its users.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use crate::caller::{Caller, Need};
+use crate::error::{Error, Refusal, StoreError};
+use crate::fingerprint::{Arguments, Fingerprint};
+use crate::id::{OperationId, Task, ToolName};
+use crate::operation::ResultBody;
+use crate::policy::Tool;
+use crate::random::{OsRandom, Random};
+use crate::snapshot::{Declarations, Existing, Snapshot, Verb, View};
+use crate::store::sqlite::{SqliteOptions, SqliteStore};
+use crate::store::{EvidenceRow, Filter, Page};
+use crate::time::{Clock, SystemClock};
+use crate::verbs::{Approve, Deny, Offer, Prepare, PrepareReply, Withdraw};
+use crate::waiters::Waiters;
+
+/// A ledger. Clones share it.
+#[derive(Clone)]
+pub struct Ledger {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: SqliteStore,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    declared: RwLock<Arc<Declarations>>,
+    waiters: Waiters,
+}
+
+/// How a ledger is opened.
+#[derive(Clone)]
+pub struct LedgerOptions {
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Where randomness comes from.
+    pub random: Arc<dyn Random>,
+    /// How the store is opened.
+    pub store: SqliteOptions,
+}
+
+impl Default for LedgerOptions {
+    fn default() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        Self { store: SqliteOptions::new(clock.clone()), clock, random: Arc::new(OsRandom) }
+    }
+}
+
+/// An action that an application accepted.
+#[derive(Clone, Debug)]
+pub struct NewOperation {
+    /// The identity that the application minted and keeps.
+    pub id: OperationId,
+    /// Which kind of action.
+    pub tool: ToolName,
+    /// The exact arguments.
+    pub arguments: Arguments,
+    /// The agent run it belongs to.
+    pub task: Option<Task>,
+    /// Operations that this is deliberately distinct from.
+    pub distinct_from: Vec<OperationId>,
+    /// Who or what accepted the proposal: a JSON object of at most 1 KiB.
+    pub accepted_by: Option<String>,
+    /// Whether it shall run as soon as it may.
+    pub execute: bool,
+}
+
+impl NewOperation {
+    /// An action with nothing but its identity, kind and arguments.
+    #[must_use]
+    pub fn new(id: OperationId, tool: ToolName, arguments: Arguments) -> Self {
+        Self { id, tool, arguments, task: None, distinct_from: Vec::new(), accepted_by: None, execute: false }
+    }
+}
+
+impl Ledger {
+    /// Opens the ledger in the SQLite file at `path`, creating it if it is not there, and declares `tools`.
+    ///
+    /// # Errors
+    /// [`StoreError::Unusable`] where the file cannot be a ledger (newer version, network file system, damaged).
+    pub async fn open(
+        path: impl AsRef<std::path::Path>,
+        tools: Vec<Tool>,
+        options: LedgerOptions,
+    ) -> Result<Self, StoreError> {
+        let path = path.as_ref().to_owned();
+        let opening = options.store;
+        let store = tokio::task::spawn_blocking(move || SqliteStore::open(&path, opening))
+            .await
+            .map_err(|_| StoreError::Unavailable("opening was cancelled".to_owned()))??;
+        let declared = Arc::new(store.register(tools).await?);
+        let waiters = Waiters::default();
+        tokio::spawn(pump(store.changes(), waiters.clone()));
+        let (clock, random) = (options.clock, options.random);
+        Ok(Self { inner: Arc::new(Inner { store, clock, random, declared: RwLock::new(declared), waiters }) })
+    }
+
+    /// Replaces the declarations, all or nothing.
+    ///
+    /// # Errors
+    /// The store could not keep them; the former ones stay in force.
+    pub async fn declare(&self, tools: Vec<Tool>) -> Result<(), StoreError> {
+        let declared = Arc::new(self.inner.store.register(tools).await?);
+        *self.inner.declared.write().unwrap_or_else(PoisonError::into_inner) = declared;
+        Ok(())
+    }
+
+    /// The declarations in force.
+    #[must_use]
+    pub fn declared(&self) -> Arc<Declarations> {
+        self.inner.declared.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What keeps the ledger.
+    #[must_use]
+    pub fn store(&self) -> &SqliteStore {
+        &self.inner.store
+    }
+
+    /// Where time comes from.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.inner.clock
+    }
+
+    /// The next random number.
+    #[must_use]
+    pub fn random(&self) -> u64 {
+        self.inner.random.next()
+    }
+
+    pub(crate) fn waiters(&self) -> &Waiters {
+        &self.inner.waiters
+    }
+
+    /// Prepares an operation, or finds the one that the ID already names.
+    ///
+    /// # Errors
+    /// [`Refusal`] where the ledger says no; [`StoreError`] where it could not be asked.
+    pub async fn prepare(&self, caller: &Caller, new: NewOperation) -> Result<PrepareReply, Error> {
+        self.submit(self.prepare_verb(caller, new, None, false)).await
+    }
+
+    /// Says what a prepare would do, and stores nothing.
+    ///
+    /// # Errors
+    /// As [`Ledger::prepare`].
+    pub async fn dry_run(&self, caller: &Caller, new: NewOperation) -> Result<PrepareReply, Error> {
+        self.submit(self.prepare_verb(caller, new, None, true)).await
+    }
+
+    pub(crate) fn prepare_verb(
+        &self,
+        caller: &Caller,
+        new: NewOperation,
+        offer: Option<Offer>,
+        dry_run: bool,
+    ) -> Prepare {
+        let declared = self.declared();
+        let fingerprint = Prepare::fingerprint(&declared, &new.tool, &new.arguments);
+        Prepare {
+            caller: caller.clone(),
+            id: new.id,
+            tool: new.tool,
+            arguments: new.arguments,
+            fingerprint,
+            task: new.task,
+            distinct_from: new.distinct_from,
+            accepted_by: new.accepted_by,
+            execute: new.execute,
+            offer,
+            dry_run,
+            random: self.random(),
+            declared,
+        }
+    }
+
+    /// Commits a verb. One that an existing operation already answers is answered from a read: replays are not
+    /// writes.
+    ///
+    /// # Errors
+    /// As the verb.
+    pub async fn submit<V: Verb>(&self, verb: V) -> Result<V::Reply, Error> {
+        let needs = verb.needs();
+        let snapshot = self.inner.store.snapshot(needs.account, needs.id, verb.declared()).await?;
+        if let Existing::Operation(operation) = &snapshot.existing
+            && (operation.state.is_final() || needs.named.is_empty())
+        {
+            match verb.decide(&snapshot) {
+                Ok(decided) if nothing_to_write(&decided.changes) && operation.state.is_final() => {
+                    return Ok(decided.reply);
+                }
+                // The read did not look at peers: only what an operation says of itself may be refused from it.
+                Err(refusal) if of_itself(&refusal) => return Err(refusal.into()),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        self.inner.store.commit(verb).await
+    }
+
+    /// An operation as it is now.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownOperation`], [`Refusal::ReceiptExpired`], [`Refusal::ToolForbidden`],
+    /// [`Refusal::RoleForbidden`].
+    pub async fn find(&self, caller: &Caller, id: &OperationId) -> Result<View, Error> {
+        caller.needs(Need::Read)?;
+        let view = self.look(caller, id).await?;
+        Ok(view)
+    }
+
+    async fn look(&self, caller: &Caller, id: &OperationId) -> Result<View, Error> {
+        let snapshot = self.inner.store.snapshot(&caller.account, id, self.declared()).await?;
+        if let Existing::Operation(operation) = &snapshot.existing {
+            caller.may_use(&operation.tool)?;
+        }
+        Ok(snapshot.view()?)
+    }
+
+    /// Waits, at most for `wait`, until the operation is final or only somebody else can move it on, then gives it as
+    /// it is. With `since`, any newer version ends the wait.
+    ///
+    /// # Errors
+    /// As [`Ledger::find`].
+    pub async fn wait(
+        &self,
+        caller: &Caller,
+        id: &OperationId,
+        wait: Duration,
+        since: Option<u64>,
+    ) -> Result<View, Error> {
+        let deadline = tokio::time::Instant::now() + wait;
+        let place = self.waiters().enter(&caller.account, id);
+        loop {
+            let woken = place.as_ref().map(crate::waiters::Place::woken);
+            tokio::pin!(woken);
+            if let Some(woken) = woken.as_mut().as_pin_mut() {
+                woken.enable();
+            }
+            let view = self.look(caller, id).await?;
+            let over = match since {
+                Some(version) => view.operation.version > version,
+                None => view.ends_wait(self.inner.clock.now()),
+            };
+            let Some(woken) = woken.as_mut().as_pin_mut().filter(|_| !over) else { return Ok(view) };
+            if tokio::time::timeout_at(deadline, woken).await.is_err() {
+                return self.look(caller, id).await;
+            }
+        }
+    }
+
+    /// Operations of the caller's account, newest first; tools that the caller may not use are left out.
+    ///
+    /// # Errors
+    /// [`Refusal::RoleForbidden`], or what the store could not do.
+    pub async fn list(&self, caller: &Caller, filter: Filter) -> Result<Page<View>, Error> {
+        caller.needs(Need::Read)?;
+        let page = self.inner.store.list(Some(&caller.account), filter).await?;
+        let mut items = Vec::with_capacity(page.items.len());
+        for operation in page.items {
+            if caller.may_use(&operation.tool).is_err() {
+                continue;
+            }
+            let snapshot = self.inner.store.snapshot(&caller.account, &operation.id, self.declared()).await?;
+            if let Ok(view) = snapshot.view() {
+                items.push(view);
+            }
+        }
+        Ok(Page { items, next_cursor: page.next_cursor })
+    }
+
+    /// The evidence of one operation, oldest first.
+    ///
+    /// # Errors
+    /// As [`Ledger::find`].
+    pub async fn evidence(
+        &self,
+        caller: &Caller,
+        id: &OperationId,
+        after: Option<u64>,
+        limit: u32,
+    ) -> Result<Page<EvidenceRow>, Error> {
+        caller.needs(Need::Evidence)?;
+        self.look(caller, id).await?;
+        Ok(self.inner.store.evidence(&caller.account, id, after, limit).await?)
+    }
+
+    /// An approver says yes to one fingerprint.
+    ///
+    /// # Errors
+    /// As [`Approve`].
+    pub async fn approve(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        fingerprint: Fingerprint,
+        acknowledges: Option<OperationId>,
+        if_version: Option<u64>,
+    ) -> Result<View, Error> {
+        let declared = self.declared();
+        let verb = Approve { caller: caller.clone(), id, fingerprint, acknowledges, if_version, declared };
+        self.inner.store.commit(verb).await
+    }
+
+    /// An approver says no.
+    ///
+    /// # Errors
+    /// As [`Deny`].
+    pub async fn deny(&self, caller: &Caller, id: OperationId, reason: String) -> Result<View, Error> {
+        let verb = Deny { caller: caller.clone(), id, reason, declared: self.declared() };
+        self.inner.store.commit(verb).await
+    }
+
+    /// The application takes back what has not started.
+    ///
+    /// # Errors
+    /// As [`Withdraw`].
+    pub async fn withdraw(&self, caller: &Caller, id: OperationId) -> Result<View, Error> {
+        let verb = Withdraw { caller: caller.clone(), id, declared: self.declared() };
+        self.inner.store.commit(verb).await
+    }
+
+    /// Opens the transaction door inside the application's own transaction on the ledger's file: `effect` runs only if
+    /// this operation has no receipt yet, and effect, receipt and state commit together with `transaction`, or not at
+    /// all. Where `effect` fails, everything that was written for the operation is undone, and the transaction can go
+    /// on.
+    ///
+    /// Begin the transaction with `BEGIN IMMEDIATE`: racing callers are then serialised instead of failing.
+    ///
+    /// # Errors
+    /// [`TransactionError::Effect`] with the application's own error; [`TransactionError::Unsettled`] where the
+    /// operation may not run now; [`TransactionError::Refused`] where the ledger says no.
+    pub fn in_transaction<E>(
+        &self,
+        transaction: &rusqlite::Transaction<'_>,
+        caller: &Caller,
+        new: NewOperation,
+        effect: impl FnOnce(&rusqlite::Transaction<'_>) -> Result<Effect, E>,
+    ) -> Result<View, TransactionError<E>> {
+        crate::door::in_transaction(self, transaction, caller, new, effect)
+    }
+}
+
+/// What an application's own code did.
+#[derive(Clone, Debug, Default)]
+pub struct Effect {
+    /// What it calls the thing that it created.
+    pub reference: Option<String>,
+    /// What it wants to be told again by every retry.
+    pub result: Option<ResultBody>,
+}
+
+/// Why the transaction door did not lead to a receipt.
+#[derive(Debug, thiserror::Error)]
+pub enum TransactionError<E> {
+    /// The application's own code failed; nothing of the operation is left in the transaction.
+    #[error("the effect failed")]
+    Effect(#[source] E),
+    /// The operation is prepared and may not run now; its `next` says why.
+    #[error("the operation may not run now: {}", .0.next.action.label())]
+    Unsettled(Box<View>),
+    /// The ledger says no.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The store could not do it. Roll the transaction back.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl<E> From<Error> for TransactionError<E> {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Refused(refusal) => Self::Refused(refusal),
+            Error::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+fn nothing_to_write(changes: &crate::snapshot::Changes) -> bool {
+    changes.operation.is_none() && changes.evidence.is_empty() && changes.links.is_empty()
+}
+
+/// Refusals that follow from the operation alone, not from its surroundings.
+fn of_itself(refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::ReceiptExpired { .. }
+        | Refusal::OperationIdReused { .. }
+        | Refusal::ToolForbidden
+        | Refusal::RoleForbidden(_) => true,
+        Refusal::UnknownOperation
+        | Refusal::UnknownTool
+        | Refusal::SamePrincipal
+        | Refusal::DistinctForbidden { .. }
+        | Refusal::ActionUnresolved { .. }
+        | Refusal::BlockedByOperation { .. }
+        | Refusal::ApprovalRequired
+        | Refusal::WrongState(_)
+        | Refusal::FingerprintMismatch
+        | Refusal::ChangedMeanwhile
+        | Refusal::StaleClaim
+        | Refusal::InvalidArguments(_)
+        | Refusal::Paused
+        | Refusal::LedgerRestored => false,
+    }
+}
+
+/// Passes committed changes on to whoever waits for them.
+async fn pump(mut changes: tokio::sync::broadcast::Receiver<crate::store::Change>, waiters: Waiters) {
+    use tokio::sync::broadcast::error::RecvError;
+    loop {
+        match changes.recv().await {
+            Ok(change) => waiters.wake(&change.account, &change.id),
+            Err(RecvError::Lagged(_)) => waiters.wake_all(),
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+#[allow(dead_code, reason = "documents that snapshots cross threads")]
+fn snapshots_are_send(snapshot: Snapshot) -> impl Send {
+    snapshot
+}
