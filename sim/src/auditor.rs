@@ -85,7 +85,9 @@ pub enum Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Duplicate { label, orders } => write!(f, "{label}: {} effects: {}", orders.len(), orders.join(", ")),
+            Self::Duplicate { label, orders } => {
+                write!(f, "{label}: {} effects: {}", orders.len(), orders.join(", "))
+            }
             Self::SucceededWithoutEffect { label } => write!(f, "{label}: succeeded, but there is no effect"),
             Self::RejectedWithEffect { label, orders } => {
                 write!(f, "{label}: rejected, but there is {}", orders.join(", "))
@@ -125,10 +127,11 @@ pub fn group_by(
 /// Compares claims with effects. A label claimed twice is judged by each of its claims.
 #[must_use]
 pub fn audit(expected: &[Expected], groups: &BTreeMap<String, Vec<String>>) -> Report {
-    let claims: BTreeMap<&str, Vec<&Expected>> = expected.iter().fold(BTreeMap::new(), |mut claims, claim| {
-        claims.entry(claim.label.as_str()).or_insert_with(Vec::new).push(claim);
-        claims
-    });
+    let claims: BTreeMap<&str, Vec<&Expected>> =
+        expected.iter().fold(BTreeMap::new(), |mut claims, claim| {
+            claims.entry(claim.label.as_str()).or_insert_with(Vec::new).push(claim);
+            claims
+        });
     let mut violations = Vec::new();
     for (label, orders) in groups {
         if orders.len() > 1 {
@@ -168,7 +171,9 @@ mod tests {
     use super::*;
 
     fn groups(of: &[(&str, &[&str])]) -> BTreeMap<String, Vec<String>> {
-        of.iter().map(|(label, orders)| ((*label).to_owned(), orders.iter().map(|o| (*o).to_owned()).collect())).collect()
+        of.iter()
+            .map(|(label, orders)| ((*label).to_owned(), orders.iter().map(|o| (*o).to_owned()).collect()))
+            .collect()
     }
 
     #[test]

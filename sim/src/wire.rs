@@ -118,7 +118,8 @@ pub fn status_of(head: &Head) -> Option<u16> {
 fn parse_head(bytes: &[u8]) -> io::Result<Head> {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.split("\r\n");
-    let start = lines.next().filter(|line| line.contains("HTTP/1.")).ok_or_else(|| invalid("the first line"))?;
+    let start =
+        lines.next().filter(|line| line.contains("HTTP/1.")).ok_or_else(|| invalid("the first line"))?;
     let mut headers = Vec::new();
     for line in lines {
         let (name, value) = line.split_once(':').ok_or_else(|| invalid("a header without a colon"))?;
@@ -277,7 +278,7 @@ pub async fn exchange(
     read_reply(&mut stream).await
 }
 
-/// Reads one answer from `stream`.
+/// Reads one answer from `stream`. What came behind it is lost, so only one request may be under way.
 ///
 /// # Errors
 /// As [`exchange`].
@@ -311,7 +312,10 @@ mod tests {
     fn a_request_is_complete_exactly_at_its_last_byte() {
         let bytes = request_bytes("POST", "/orders", &[("A", "b")], b"{\"n\":1}");
         for cut in 0..bytes.len() {
-            assert!(!matches!(frame(&bytes[..cut], Role::Request).unwrap(), Frame::Complete(_)), "cut at {cut}");
+            assert!(
+                !matches!(frame(&bytes[..cut], Role::Request).unwrap(), Frame::Complete(_)),
+                "cut at {cut}"
+            );
         }
         let Frame::Complete(message) = frame(&bytes, Role::Request).unwrap() else { panic!("complete") };
         assert_eq!((message.body.as_slice(), message.length), (&b"{\"n\":1}"[..], bytes.len()));
@@ -320,7 +324,8 @@ mod tests {
 
     #[test]
     fn chunks_are_joined_and_their_end_is_found() {
-        let bytes = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\nNEXT";
+        let bytes =
+            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\nNEXT";
         let Frame::Complete(message) = frame(bytes, Role::Request).unwrap() else { panic!("complete") };
         assert_eq!(message.body, b"abcde");
         assert_eq!(&bytes[message.length..], b"NEXT");

@@ -108,7 +108,7 @@ impl Proxy {
     fn close(&self, how: Close) -> io::Result<()> {
         let Some(open) = lock(&self.open).take() else { return Ok(()) };
         // An error means that the task has ended, and the port is closed.
-        drop(open.close.send(how));
+        open.close.send(how).ok();
         match open.closed.recv_timeout(CLOSE_LIMIT) {
             Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => Ok(()),
             Err(mpsc::RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
@@ -231,6 +231,6 @@ async fn accept(
         connections.shutdown().await;
     }
     // The receiver has gone if closing took too long; it knows.
-    drop(closed.send(()));
+    closed.send(()).ok();
     while connections.join_next().await.is_some() {}
 }

@@ -116,14 +116,17 @@ async fn carry(
             if course.held {
                 state.hold().await;
             }
-            tokio::time::sleep(course.delay).await;
+            if !course.delay.is_zero() {
+                tokio::time::sleep(course.delay).await;
+            }
         }
         let whole = piece.get(..length).unwrap_or_default();
         let room = course.limit.map_or(u64::MAX, |limit| limit.bytes - carried);
         let passed = whole.get(..usize::try_from(room).unwrap_or(usize::MAX).min(length)).unwrap_or(whole);
-        to.write_all(passed).await?;
+        // Counted first: whoever has received a byte finds it in the counters.
         carried += passed.len() as u64;
         state.count(course.connection, course.way, passed.len() as u64);
+        to.write_all(passed).await?;
         if let Some(request) = capture(&mut captured, whole) {
             state.copy(course.connection, course.copy, request);
         }
@@ -148,7 +151,9 @@ fn capture(captured: &mut Option<Vec<u8>>, piece: &[u8]) -> Option<Vec<u8>> {
             request.truncate(message.length);
             Some(request)
         }
-        Ok(Frame::NeedHead | Frame::NeedBody(_) | Frame::UntilClose(..)) if bytes.len() <= COPY_BYTES_MAX => None,
+        Ok(Frame::NeedHead | Frame::NeedBody(_) | Frame::UntilClose(..)) if bytes.len() <= COPY_BYTES_MAX => {
+            None
+        }
         Ok(_) | Err(_) => {
             *captured = None;
             None

@@ -128,7 +128,14 @@ impl Connection {
         }
     }
 
-    fn seen(&self, number: u64, head: Head, body: Vec<u8>, complete: bool, fault: Option<Fault>) -> SeenRequest {
+    fn seen(
+        &self,
+        number: u64,
+        head: Head,
+        body: Vec<u8>,
+        complete: bool,
+        fault: Option<Fault>,
+    ) -> SeenRequest {
         let mut words = head.start.split(' ');
         SeenRequest {
             number,

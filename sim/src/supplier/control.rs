@@ -89,7 +89,8 @@ async fn status(state: &State) -> io::Result<Reply> {
         (seen.total, seen.faults.clone())
     };
     let pending = lock(&state.script).pending();
-    let status = json!({ "requests": requests, "effects": effects, "faults_pending": pending, "faults": faults });
+    let status =
+        json!({ "requests": requests, "effects": effects, "faults_pending": pending, "faults": faults });
     Ok(Reply::json(200, &status))
 }
 

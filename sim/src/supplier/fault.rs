@@ -145,9 +145,7 @@ impl Fault {
     /// The answer that replaces the flavour's own, and is what a supplier that stores errors stores.
     pub(super) fn answer_in_place(&self) -> Option<Reply> {
         match self {
-            Self::Status(status) | Self::StatusAfterEffect(status) => {
-                Some(Reply::error(*status, "injected"))
-            }
+            Self::Status(status) | Self::StatusAfterEffect(status) => Some(Reply::error(*status, "injected")),
             Self::RetryAfter(status, seconds) => {
                 Some(Reply::error(*status, "injected").with("Retry-After", &seconds.to_string()))
             }

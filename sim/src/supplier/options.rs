@@ -1,6 +1,8 @@
 //! What kind of supplier this is.
 
+use std::io;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::fault::Later;
@@ -45,6 +47,23 @@ impl Flavour {
         match self {
             Self::Dedupe { stored_errors, .. } => *stored_errors,
             Self::Forgetful | Self::UniqueReference => false,
+        }
+    }
+}
+
+impl FromStr for Flavour {
+    type Err = io::Error;
+
+    /// `dedupe` (as [`Flavour::dedupe`]), `forgetful` or `unique-reference`.
+    fn from_str(name: &str) -> io::Result<Self> {
+        match name {
+            "dedupe" => Ok(Self::dedupe()),
+            "forgetful" => Ok(Self::Forgetful),
+            "unique-reference" => Ok(Self::UniqueReference),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the flavour is dedupe, forgetful or unique-reference",
+            )),
         }
     }
 }

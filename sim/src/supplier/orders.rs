@@ -30,7 +30,9 @@ pub(super) async fn carry_out(state: &Arc<State>, request: &SeenRequest) -> io::
 }
 
 fn known(path: &str) -> bool {
-    path == "/orders" || path.starts_with("/orders/") || path.strip_prefix("/tools/").is_some_and(|name| !name.is_empty())
+    path == "/orders"
+        || path.starts_with("/orders/")
+        || path.strip_prefix("/tools/").is_some_and(|name| !name.is_empty())
 }
 
 async fn write(state: &Arc<State>, request: &SeenRequest) -> io::Result<Reply> {

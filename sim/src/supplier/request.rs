@@ -91,9 +91,9 @@ impl SeenRequest {
 }
 
 fn form_field(text: &str, name: &str) -> Option<String> {
-    text.split('&').filter_map(|pair| pair.split_once('=')).find_map(|(own, value)| {
-        (decode(own) == name).then(|| decode(value))
-    })
+    text.split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .find_map(|(own, value)| (decode(own) == name).then(|| decode(value)))
 }
 
 fn decode(text: &str) -> String {

@@ -99,7 +99,10 @@ impl Script {
     pub(super) fn push(&mut self, target: Target, fault: Fault) -> io::Result<()> {
         if target.reads_text() && fault.stage() != Stage::Read {
             // The text may be in the body, which such a fault strikes too early to know.
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "this fault strikes before the text is read"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "this fault strikes before the text is read",
+            ));
         }
         self.rules.push_back(Rule { target, fault });
         Ok(())

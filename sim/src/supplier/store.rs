@@ -246,8 +246,9 @@ fn replay(transaction: &Transaction<'_>, key: &str, write: &Write) -> rusqlite::
     if request != line(write) || body != write.request.body {
         return Ok(Some(Reply::error(422, "idempotency_key_reused")));
     }
-    let reply: Reply = serde_json::from_str(&reply)
-        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Text, error.into()))?;
+    let reply: Reply = serde_json::from_str(&reply).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Text, error.into())
+    })?;
     Ok(Some(reply.with("Idempotent-Replayed", "true")))
 }
 
@@ -265,7 +266,11 @@ fn line(write: &Write) -> String {
     format!("{} {}", write.request.method, write.request.path())
 }
 
-fn reference_taken(transaction: &Transaction<'_>, flavour: &Flavour, write: &Write) -> rusqlite::Result<bool> {
+fn reference_taken(
+    transaction: &Transaction<'_>,
+    flavour: &Flavour,
+    write: &Write,
+) -> rusqlite::Result<bool> {
     match (flavour, &write.reference) {
         (Flavour::UniqueReference, Some(reference)) => transaction.query_row(
             "SELECT EXISTS (SELECT 1 FROM effects WHERE reference = ?1 AND path = ?2)",
