@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -16,6 +17,8 @@ use crate::host::{Host, lock, wait};
 use crate::wire::{Frame, Role, frame};
 
 const PIECE_BYTES: usize = 16 * 1024;
+/// How long the listener rests when the system refuses it another socket.
+const ACCEPT_REST: Duration = Duration::from_millis(20);
 
 /// One thing to do on a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -179,7 +182,11 @@ impl RawListener {
 
 async fn accept(listener: TcpListener, state: Arc<State>) {
     let mut connections = JoinSet::new();
-    while let Ok((stream, _peer)) = listener.accept().await {
+    loop {
+        let Ok((stream, _peer)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_REST).await;
+            continue;
+        };
         let mut number = 0;
         state.received.send_modify(|received| {
             number = received.len();

@@ -1,5 +1,7 @@
 //! The supplier as a process of its own: steered over HTTP, killed, and judged by its file.
 
+#![allow(clippy::unwrap_used, reason = "a helper that fails ends its test")]
+
 mod support;
 
 use std::io::{BufRead as _, BufReader};

@@ -1,5 +1,7 @@
 //! The proxy's faults, judged by the effects at the supplier behind it.
 
+#![allow(clippy::unwrap_used, reason = "a helper that fails ends its test")]
+
 mod support;
 
 use std::io::ErrorKind;

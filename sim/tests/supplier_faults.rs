@@ -1,5 +1,7 @@
 //! Each fault: what the client sees, and how many effects there are.
 
+#![allow(clippy::unwrap_used, reason = "a helper that fails ends its test")]
+
 mod support;
 
 use std::io::ErrorKind;
@@ -122,6 +124,35 @@ async fn an_answer_of_ones_own_with_and_without_effect() {
 }
 
 #[tokio::test]
+async fn a_request_delivered_twice_is_two_effects_or_one_where_keys_are_honoured() {
+    for (flavour, effects) in [(Flavour::Forgetful, 2), (Flavour::dedupe(), 1), (Flavour::UniqueReference, 1)]
+    {
+        let supplier = supplier(flavour);
+        supplier.fault(Fault::DeliveredTwice).unwrap();
+        let reply = order(supplier.addr(), "a").await.unwrap();
+        assert_eq!((reply.status, reply.value()["id"].as_str()), (201, Some("po_000001")));
+        assert_eq!(supplier.effect_count().unwrap(), effects);
+        let seen = supplier.requests();
+        assert_eq!(seen.iter().map(|request| request.number).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(seen[0].body, seen[1].body);
+    }
+}
+
+#[tokio::test]
+async fn an_injected_status_is_answered_to_a_repeat_as_well() {
+    for flavour in [Flavour::dedupe(), Flavour::UniqueReference] {
+        let supplier = supplier(flavour);
+        supplier.fault(Fault::StatusAfterEffect(503)).unwrap();
+        supplier.fault(Fault::StatusAfterEffect(502)).unwrap();
+        supplier.fault(Fault::RetryAfter(429, 1)).unwrap();
+        for status in [503, 502, 429] {
+            assert_eq!(order(supplier.addr(), "a").await.unwrap().status, status);
+            assert_eq!(supplier.effect_count().unwrap(), 1);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_hanging_request_is_carried_out_or_not_until_released() {
     for (fault, before) in [(Fault::Hang, 1), (Fault::HangBeforeEffect, 0)] {
         let supplier = supplier(Flavour::Forgetful);
@@ -132,11 +163,7 @@ async fn a_hanging_request_is_carried_out_or_not_until_released() {
         supplier.wait_for(point, 1).await.unwrap();
         assert_eq!(supplier.effect_count().unwrap(), before);
         assert!(!call.is_finished());
-        // The release wakes those that hang already; this one may be a moment away from it.
-        while !call.is_finished() {
-            supplier.release();
-            tokio::task::yield_now().await;
-        }
+        supplier.release();
         assert_eq!(call.await.unwrap().unwrap().status, 201);
         assert_eq!(supplier.effect_count().unwrap(), 1);
     }
@@ -177,6 +204,21 @@ async fn a_queue_composes_with_a_lost_reply() {
     supplier.release();
     supplier.wait_for(Point::EffectCommitted, 1).await.unwrap();
     assert_eq!(find(supplier.addr(), "a").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_is_kept_with_what_is_queued_even_if_the_answer_was_an_error() {
+    let mut options = SupplierOptions::new(Flavour::dedupe());
+    options.queue = Some(Later::OnRelease);
+    let supplier = Supplier::start(options).unwrap();
+    supplier.fault(Fault::StatusAfterEffect(503)).unwrap();
+    assert_eq!(order(supplier.addr(), "a").await.unwrap().status, 503);
+    let again = order(supplier.addr(), "a").await.unwrap();
+    assert_eq!((again.status, again.header("idempotent-replayed")), (202, Some("true")));
+    supplier.release();
+    supplier.wait_for(Point::EffectCommitted, 1).await.unwrap();
+    assert_eq!(order(supplier.addr(), "a").await.unwrap().status, 202);
+    assert_eq!(supplier.effect_count().unwrap(), 1);
 }
 
 #[tokio::test]

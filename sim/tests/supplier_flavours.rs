@@ -1,5 +1,7 @@
 //! What each flavour does with a repeat, and what the search finds.
 
+#![allow(clippy::unwrap_used, reason = "a helper that fails ends its test")]
+
 mod support;
 
 use std::time::Duration;

@@ -54,11 +54,7 @@ impl Connection {
             return self.control().await;
         }
         let lookup = glance.starts_with(b"G") || glance.starts_with(b"H");
-        let number = {
-            let mut seen = lock(&self.state.seen);
-            seen.arrived += 1;
-            seen.arrived
-        };
+        let number = self.arrive();
         if let Some(fault) = self.take_early(Stage::BeforeRead, number, lookup) {
             self.state.struck(number, &fault);
             return Ok(Next::Close);
@@ -77,6 +73,13 @@ impl Connection {
         }
         self.state.record(request.clone());
         self.answer(request).await
+    }
+
+    /// The number of a request that is arriving.
+    fn arrive(&self) -> u64 {
+        let mut seen = lock(&self.state.seen);
+        seen.arrived += 1;
+        seen.arrived
     }
 
     fn take_early(&self, stage: Stage, number: u64, lookup: bool) -> Option<Fault> {
@@ -160,16 +163,22 @@ impl Connection {
 
     async fn answer(&mut self, request: SeenRequest) -> io::Result<Next> {
         let state = Arc::clone(&self.state);
+        // From before the first place that can be waited for: a release after it is never missed.
+        let mut releases = state.releases.subscribe();
         state.gates.pass(Point::RequestRead, &request).await;
         match &request.fault {
             Some(Fault::RequestLost) => return Ok(Next::Close),
-            Some(Fault::HangBeforeEffect) => state.released().await,
+            // An error means that the supplier is being dropped.
+            Some(Fault::HangBeforeEffect) => drop(releases.changed().await),
             Some(_) | None => {}
         }
         // From here on a failing supplier must not look like one that did nothing: it closes.
         let reply = orders::carry_out(&state, &request).await?;
+        if request.fault == Some(Fault::DeliveredTwice) {
+            self.deliver_copy(&request).await?;
+        }
         match &request.fault {
-            Some(Fault::Hang) => state.released().await,
+            Some(Fault::Hang) => drop(releases.changed().await),
             Some(Fault::SlowReply(time)) => tokio::time::sleep(*time).await,
             Some(_) | None => {}
         }
@@ -177,6 +186,14 @@ impl Connection {
         let next = self.send(&request, reply).await?;
         state.gates.pass(Point::ReplySent, &request).await;
         Ok(next)
+    }
+
+    /// Carries the request out once more. Nobody hears the answer.
+    async fn deliver_copy(&self, request: &SeenRequest) -> io::Result<()> {
+        let number = self.arrive();
+        let copy = SeenRequest { number, at: self.state.now(), fault: None, ..request.clone() };
+        self.state.record(copy.clone());
+        orders::carry_out(&self.state, &copy).await.map(drop)
     }
 
     async fn send(&mut self, request: &SeenRequest, mut reply: Reply) -> io::Result<Next> {

@@ -52,6 +52,9 @@ pub enum Fault {
     EmptyBody,
     /// Effect committed; 204.
     NoContent204,
+    /// Carried out twice, as if the network had delivered a copy; the first answer is given. What the
+    /// copy does depends on the flavour. It is among the requests seen.
+    DeliveredTwice,
     /// Effect committed and answered, then the connection closes although it promised to stay.
     CloseAfterReply,
     /// An answer of one's own.
@@ -108,6 +111,7 @@ impl Fault {
             | Self::HugeBody(_)
             | Self::EmptyBody
             | Self::NoContent204
+            | Self::DeliveredTwice
             | Self::CloseAfterReply
             | Self::Custom { .. } => Stage::Read,
         }
@@ -138,6 +142,7 @@ impl Fault {
             | Self::HugeBody(_)
             | Self::EmptyBody
             | Self::NoContent204
+            | Self::DeliveredTwice
             | Self::CloseAfterReply => true,
         }
     }
@@ -168,6 +173,7 @@ impl Fault {
             | Self::HugeBody(_)
             | Self::EmptyBody
             | Self::NoContent204
+            | Self::DeliveredTwice
             | Self::CloseAfterReply => None,
         }
     }

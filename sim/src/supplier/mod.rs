@@ -118,10 +118,11 @@ impl Supplier {
         lock(&self.state.script).pending()
     }
 
-    /// The faults that struck, with the number of the request.
+    /// The faults that struck, with the number of the request; the latest, if there were more than
+    /// requests are kept.
     #[must_use]
     pub fn faults_struck(&self) -> Vec<(u64, Fault)> {
-        lock(&self.state.seen).faults.clone()
+        lock(&self.state.seen).faults.iter().cloned().collect()
     }
 
     /// Holds the next request that fits at that point. Gates and faults combine.
@@ -131,7 +132,8 @@ impl Supplier {
     }
 
     /// Releases the requests that hang ([`Fault::Hang`], [`Fault::HangBeforeEffect`]) and the
-    /// accepted ones that wait for it ([`Later::OnRelease`]).
+    /// accepted ones that wait for it ([`Later::OnRelease`]). A request hangs, in this sense, from
+    /// [`Point::RequestRead`] on, and is accepted when its answer is ready.
     pub fn release(&self) {
         self.state.release();
     }

@@ -41,8 +41,15 @@ async fn write(state: &Arc<State>, request: &SeenRequest) -> io::Result<Reply> {
     if accepted.effect {
         state.gates.pass(Point::EffectCommitted, request).await;
     }
-    if let (Some(later), Some(order)) = (later, accepted.order) {
-        state.queue(later, order, write);
+    match (accepted.order, later) {
+        (Some(order), Some(later)) => state.queue(later, order, write),
+        (Some(_), None) => {}
+        // A repeat or a used reference: what is injected stands in front of that answer too.
+        (None, _) => {
+            if let Some(answer) = request.fault.as_ref().and_then(Fault::answer_in_place) {
+                return Ok(answer);
+            }
+        }
     }
     Ok(accepted.reply)
 }
@@ -57,11 +64,7 @@ fn prepare(state: &State, request: &SeenRequest) -> (Write, Option<Later>) {
     };
     let queued = later.is_some();
     let effect_now = !queued && fault.is_none_or(Fault::has_effect);
-    let mut answer = fault.and_then(Fault::answer_in_place);
-    if queued && answer.is_none() {
-        let json = ("Content-Type".to_owned(), "application/json".to_owned());
-        answer = Some(Reply { status: 202, headers: vec![json], body: Vec::new() });
-    }
+    let answer = fault.and_then(Fault::answer_in_place);
     let store_answer = answer.as_ref().is_some_and(|answer| match fault {
         // "Come back later" is not an outcome, and no supplier stores it.
         Some(Fault::RetryAfter(..)) => false,

@@ -24,7 +24,7 @@ pub(super) struct Seen {
     pub(super) total: u64,
     pub(super) arrived: u64,
     pub(super) connections: u64,
-    pub(super) faults: Vec<(u64, Fault)>,
+    pub(super) faults: VecDeque<(u64, Fault)>,
 }
 
 #[derive(Debug)]
@@ -94,7 +94,11 @@ impl State {
     }
 
     pub(super) fn struck(&self, request: u64, fault: &Fault) {
-        lock(&self.seen).faults.push((request, fault.clone()));
+        let mut seen = lock(&self.seen);
+        seen.faults.push_back((request, fault.clone()));
+        while seen.faults.len() > self.options.requests_kept {
+            seen.faults.pop_front();
+        }
     }
 
     pub(super) async fn accept(&self, write: Write) -> io::Result<Accepted> {
@@ -110,12 +114,6 @@ impl State {
 
     pub(super) fn release(&self) {
         self.releases.send_modify(|releases| *releases += 1);
-    }
-
-    pub(super) async fn released(&self) {
-        let mut releases = self.releases.subscribe();
-        // An error means that the supplier is being dropped.
-        drop(releases.changed().await);
     }
 
     /// Puts an accepted write in the queue.

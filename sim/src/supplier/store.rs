@@ -216,24 +216,18 @@ fn accept(transaction: &Transaction<'_>, flavour: &Flavour, write: &Write) -> ru
     if write.effect_now {
         append(transaction, &order, write)?;
     }
+    let taken_on = write.effect_now || write.queued;
+    let (status, word) = if write.queued { (202, "accepted") } else { (201, "created") };
     let own = Reply::json(
-        201,
-        &serde_json::json!({ "id": order, "status": "created", "client_reference": write.reference }),
+        status,
+        &serde_json::json!({ "id": order, "status": word, "client_reference": write.reference }),
     );
-    let answer = write.answer.clone().map(|answer| fill_in(answer, &order));
-    let remembered = if write.store_answer { answer.as_ref() } else { write.effect_now.then_some(&own) };
+    let remembered = if write.store_answer { write.answer.as_ref() } else { taken_on.then_some(&own) };
     if let (Flavour::Dedupe { .. }, Some(key), Some(reply)) = (flavour, &write.key, remembered) {
         remember(transaction, key, write, reply)?;
     }
-    Ok(Accepted { reply: answer.unwrap_or(own), order: Some(order), effect: write.effect_now })
-}
-
-/// An answer prepared before its order existed has the order's identifier put in.
-fn fill_in(mut answer: Reply, order: &str) -> Reply {
-    if answer.status == 202 && answer.body.is_empty() {
-        answer = Reply::json(202, &serde_json::json!({ "id": order, "status": "accepted" }));
-    }
-    answer
+    let reply = write.answer.clone().unwrap_or(own);
+    Ok(Accepted { reply, order: Some(order), effect: write.effect_now })
 }
 
 fn replay(transaction: &Transaction<'_>, key: &str, write: &Write) -> rusqlite::Result<Option<Reply>> {

@@ -1,6 +1,7 @@
 //! What the tests share.
 
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests, outside of test functions")]
 
 use std::io;
 use std::net::SocketAddr;
