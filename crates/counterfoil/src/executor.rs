@@ -16,7 +16,7 @@ use crate::caller::Caller;
 use crate::destination::{Destination, Finding, Gate, Made};
 use crate::error::{Error, Refusal, StoreError};
 use crate::id::{Account, FencingToken, OperationId, ToolName, WorkerName};
-use crate::ledger::{Ledger, NewOperation};
+use crate::ledger::{Ledger, NewOperation, Read};
 use crate::operation::{Marker, Operation};
 use crate::policy::{Carrier, Tool};
 use crate::snapshot::View;
@@ -50,15 +50,6 @@ struct Inner {
     failed: AtomicBool,
 }
 
-/// What became of an execution that was asked for.
-#[derive(Clone, Debug)]
-pub struct Execution {
-    /// The operation when the call returned.
-    pub view: View,
-    /// Whether this call created the operation.
-    pub created: bool,
-}
-
 impl Executor {
     /// An executor over `ledger` that sends through `destination` under the name `worker`, which must be new for every
     /// process.
@@ -84,49 +75,30 @@ impl Executor {
         &self.inner.ledger
     }
 
-    /// Checks that `arguments` can become a request of the tool, so that a prepare refuses what could never be sent.
-    ///
-    /// # Errors
-    /// [`Refusal::InvalidArguments`].
-    pub fn check(&self, caller: &Caller, new: &NewOperation) -> Result<(), Refusal> {
-        let declared = self.inner.ledger.declared();
-        match declared.get(&new.tool) {
-            Some((_, tool)) if tool.http().is_some() => self
-                .make(tool, &caller.account, &new.id, 1, &new.arguments)
-                .map(|_| ())
-                .map_err(Refusal::InvalidArguments),
-            Some(_) | None => Ok(()),
-        }
-    }
-
     /// Prepares an operation and, where it is to run and may, starts it in the same commit.
     ///
     /// # Errors
     /// As [`Ledger::prepare`].
     pub async fn prepare(&self, caller: &Caller, new: NewOperation) -> Result<PrepareReply, Error> {
-        let declared = self.inner.ledger.declared();
-        let made = match declared.get(&new.tool) {
-            Some((version, tool)) if tool.http().is_some() => self
-                .make(tool, &caller.account, &new.id, 1, &new.arguments)
-                .map(|made| Some((made, version)))
-                .map_err(Refusal::InvalidArguments),
-            Some(_) | None => Ok(None),
-        };
-        let (made, invalid) = match made {
-            Ok(made) => (made, None),
-            Err(refusal) => (None, Some(refusal)),
-        };
-        if let Some(refusal) = invalid {
-            // An existing operation answers first: a repeat must learn what is stored, not what this call lacks.
-            return match self.inner.ledger.find(caller, &new.id).await {
-                Err(Error::Refused(Refusal::UnknownOperation)) => Err(refusal.into()),
-                Ok(_) => self.inner.ledger.prepare(caller, new).await,
-                Err(error) => Err(error),
-            };
+        let ledger = &self.inner.ledger;
+        let mut verb = ledger.prepare_verb(caller, new, None, false);
+        // What is stored answers first: a repeat learns what is known, not what this call lacks.
+        match ledger.read(&verb).await? {
+            Read::Answered(reply) => return Ok(reply),
+            Read::Known => return ledger.store().commit(verb).await,
+            Read::New => {}
         }
-        let offer = made.as_ref().filter(|_| new.execute).map(|(made, version)| self.offer(made, *version));
-        let since = self.inner.ledger.clock().monotonic();
-        let reply = self.inner.ledger.submit(self.inner.ledger.prepare_verb(caller, new, offer, false)).await?;
+        let declared = verb.declared.clone();
+        let made = match declared.get(&verb.tool) {
+            Some((version, tool)) if tool.http().is_some() && tool.serves(&caller.account) => {
+                let made = self.make(tool, &caller.account, &verb.id, 1, &verb.arguments);
+                Some((made.map_err(Refusal::InvalidArguments)?, version))
+            }
+            Some(_) | None => None,
+        };
+        verb.offer = made.as_ref().filter(|_| verb.execute).map(|(made, version)| self.offer(made, *version));
+        let since = ledger.clock().monotonic();
+        let reply = ledger.store().commit(verb).await?;
         if let (Begun::Started(number), Some((made, _))) = (&reply.begun, made) {
             self.launch(&reply.view, *number, made, since);
         }
