@@ -3,9 +3,12 @@
 pub mod arguments;
 pub mod backoff;
 pub mod caller;
+#[cfg(all(feature = "sqlite", any(test, feature = "testing")))]
+pub mod conformance;
 pub mod decide;
 pub mod destination;
 pub mod error;
+pub mod faults;
 pub mod fingerprint;
 pub mod guard;
 mod hex;

@@ -4,6 +4,9 @@
 //! state in one durable commit. A crash before that commit leaves nothing of the verb; a crash after it leaves all of
 //! it. Nothing in between exists, and nobody is answered before the commit is durable. No decision is made in SQL.
 
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
 use serde::{Deserialize, Serialize};
 
 use crate::guard::Stage;
@@ -88,13 +91,21 @@ pub struct Due {
     pub at: Timestamp,
 }
 
-/// A change that this or another process committed.
+/// A change that this or another process committed. It is a hint: whoever misses one (the channel is bounded) reads
+/// again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Change {
-    /// Whose.
-    pub account: Account,
-    /// Which.
-    pub id: OperationId,
+pub enum Change {
+    /// An operation.
+    Operation {
+        /// Whose.
+        account: Account,
+        /// Which.
+        id: OperationId,
+    },
+    /// A pause began or ended.
+    Pauses,
+    /// A token was made or revoked.
+    Tokens,
 }
 
 /// A pause in force.
@@ -184,7 +195,7 @@ pub struct AuditFault {
 }
 
 /// How the ledger stands to its high-water mark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MarkState {
     /// At or past it.
     Current,
