@@ -131,7 +131,9 @@ impl Executor {
             let ledger = &self.inner.ledger;
             let snapshot = ledger.store().snapshot(account, id, ledger.declared()).await?;
             let made = match snapshot.operation() {
-                Ok(operation) if !operation.state.is_final() => self.made_for(operation, snapshot.stored.as_deref()),
+                Ok(operation) if !operation.state.is_final() => {
+                    self.made_for(operation, snapshot.stored.as_deref())
+                }
                 Ok(_) | Err(_) => None,
             };
             let offer = made.as_ref().map(|(made, version)| self.offer(made, *version));
@@ -151,7 +153,9 @@ impl Executor {
                     return Ok(reply);
                 }
                 (Begun::Rebuild, _) if tries < 3 => tries += 1,
-                (Begun::Started(_) | Begun::Rebuild | Begun::NotNow | Begun::Blocked(_), _) => return Ok(reply),
+                (Begun::Started(_) | Begun::Rebuild | Begun::NotNow | Begun::Blocked(_), _) => {
+                    return Ok(reply);
+                }
             }
         }
     }
@@ -197,9 +201,12 @@ impl Executor {
     /// that the window for the first byte is never longer than the recorded one.
     fn launch(&self, view: &View, number: u32, made: Made, since: Duration) {
         let operation = &view.operation;
-        let Some(attempt) = operation.attempts.iter().find(|attempt| attempt.number == number) else { return };
+        let Some(attempt) = operation.attempts.iter().find(|attempt| attempt.number == number) else {
+            return;
+        };
         let window = attempt.send_before.since(attempt.started_at);
-        let approved_for = operation.approval.as_ref().map(|given| given.expires_at.since(attempt.started_at));
+        let approved_for =
+            operation.approval.as_ref().map(|given| given.expires_at.since(attempt.started_at));
         let deadline = since + approved_for.map_or(window, |left| left.min(window));
         let sending = Sending {
             executor: self.clone(),
@@ -251,8 +258,11 @@ impl Executor {
         let pauses = Arc::new(ledger.store().pauses().await?);
         self.inner.pauses.send_replace(pauses.clone());
         let everything = pauses.iter().any(|pause| pause.tool.is_none());
-        let skipped: Vec<ToolName> =
-            pauses.iter().filter(|pause| pause.scope.is_none()).filter_map(|pause| pause.tool.clone()).collect();
+        let skipped: Vec<ToolName> = pauses
+            .iter()
+            .filter(|pause| pause.scope.is_none())
+            .filter_map(|pause| pause.tool.clone())
+            .collect();
         let limit = u32::try_from(CARRIED_AT_ONCE * 4).unwrap_or(256);
         let due = ledger.store().due(ledger.clock().now(), limit, &skipped).await?;
         let again = ledger.clock().monotonic() + LEFT_ALONE;
@@ -286,8 +296,10 @@ impl Executor {
         let passed = self.tick(account, id).await?;
         let wished = passed.operation.wish && !passed.operation.state.is_final();
         let startable = match passed.tool.carrier {
-            Carrier::Http(_) => passed.next.action == crate::decide::Action::Retry
-                || passed.next.action == crate::decide::Action::Reconcile,
+            Carrier::Http(_) => {
+                passed.next.action == crate::decide::Action::Retry
+                    || passed.next.action == crate::decide::Action::Reconcile
+            }
             Carrier::Transaction => false,
         };
         if wished && startable {

@@ -12,7 +12,7 @@ use crate::policy::Tool;
 use crate::random::{OsRandom, Random};
 use crate::snapshot::{Declarations, Existing, Verb, View};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
-use crate::store::{EvidenceRow, Filter, Page};
+use crate::store::{Change, EvidenceRow, Filter, Page};
 use crate::time::{Clock, SystemClock};
 use crate::verbs::{Approve, Deny, Offer, Prepare, PrepareReply, Withdraw};
 use crate::waiters::Waiters;
@@ -45,7 +45,8 @@ pub struct LedgerOptions {
 impl Default for LedgerOptions {
     fn default() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-        Self { store: SqliteOptions::new(clock.clone()), clock, random: Arc::new(OsRandom) }
+        let store = SqliteOptions { clock: clock.clone(), ..SqliteOptions::default() };
+        Self { store, clock, random: Arc::new(OsRandom) }
     }
 }
 
@@ -293,7 +294,7 @@ impl Ledger {
         &self,
         caller: &Caller,
         id: &OperationId,
-        after: Option<u64>,
+        after: u64,
         limit: u32,
     ) -> Result<Page<EvidenceRow>, Error> {
         caller.needs(Need::Evidence)?;
@@ -426,16 +427,18 @@ fn of_itself(refusal: &Refusal) -> bool {
         | Refusal::StaleClaim
         | Refusal::InvalidArguments(_)
         | Refusal::Paused
+        | Refusal::InvalidCursor
         | Refusal::LedgerRestored => false,
     }
 }
 
 /// Passes committed changes on to whoever waits for them.
-async fn pump(mut changes: tokio::sync::broadcast::Receiver<crate::store::Change>, waiters: Waiters) {
+async fn pump(mut changes: tokio::sync::broadcast::Receiver<Change>, waiters: Waiters) {
     use tokio::sync::broadcast::error::RecvError;
     loop {
         match changes.recv().await {
-            Ok(change) => waiters.wake(&change.account, &change.id),
+            Ok(Change::Operation { account, id }) => waiters.wake(&account, &id),
+            Ok(Change::Pauses | Change::Tokens) => {}
             Err(RecvError::Lagged(_)) => waiters.wake_all(),
             Err(RecvError::Closed) => return,
         }

@@ -7,7 +7,11 @@ pub mod caller;
 pub mod conformance;
 pub mod decide;
 pub mod destination;
+#[cfg(feature = "sqlite")]
+mod door;
 pub mod error;
+#[cfg(feature = "sqlite")]
+pub mod executor;
 pub mod faults;
 pub mod fingerprint;
 pub mod guard;
@@ -15,6 +19,8 @@ mod hex;
 pub mod id;
 pub mod json;
 pub mod keys;
+#[cfg(feature = "sqlite")]
+pub mod ledger;
 mod message;
 pub mod operation;
 pub mod pointer;
@@ -27,11 +33,15 @@ pub mod state;
 pub mod store;
 pub mod time;
 pub mod verbs;
+#[cfg(feature = "sqlite")]
+mod waiters;
 
 pub use error::{Error, Refusal, StoreError};
 pub use fingerprint::{Arguments, Fingerprint};
 pub use id::{Account, FencingToken, OperationId, Principal, Task, ToolName, WorkerName, new_operation_id};
 pub use keys::KeyFormat;
+#[cfg(feature = "sqlite")]
+pub use ledger::Ledger;
 pub use operation::{Operation, Receipt};
 pub use pointer::Pointer;
 pub use state::State;
