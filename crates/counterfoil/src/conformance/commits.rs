@@ -38,7 +38,7 @@ async fn an_operation_reads_back_as_it_was_written(open: &Open) {
     let first = stored(open, "op-1").await.unwrap();
     assert_eq!((first.version, first.created_at), (1, open.store.now()));
     assert_eq!(first.arguments.as_str(), r#"{"item": "flour", "kg": 25}"#);
-    let change = Change::Operation { account: account.clone(), id: first.id.clone() };
+    let change = Change { account: account.clone(), id: first.id.clone() };
     assert_eq!(changes.recv().await.unwrap(), change);
 
     open.pass(Duration::from_secs(1));

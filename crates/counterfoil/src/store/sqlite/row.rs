@@ -20,6 +20,7 @@ pub(super) const COLUMNS: &str = "account, id, tool, action, fingerprint, task, 
 /// What has no column of its own.
 #[derive(Serialize, Deserialize)]
 struct Rest<'a> {
+    distinct_declared: Cow<'a, [OperationId]>,
     distinct_from: Cow<'a, [Distinct]>,
     accepted_by: Cow<'a, Option<String>>,
     prepared_by: Cow<'a, Principal>,
@@ -53,6 +54,7 @@ fn cells(operation: &Operation) -> Result<Cells<'_>, Failure> {
         fingerprint: _,
         action: _,
         task: _,
+        distinct_declared,
         distinct_from,
         accepted_by,
         prepared_by,
@@ -74,6 +76,7 @@ fn cells(operation: &Operation) -> Result<Cells<'_>, Failure> {
     } = operation;
     let (lean, result) = split(state);
     let rest = Rest {
+        distinct_declared: Cow::Borrowed(distinct_declared),
         distinct_from: Cow::Borrowed(distinct_from),
         accepted_by: Cow::Borrowed(accepted_by),
         prepared_by: Cow::Borrowed(prepared_by),
@@ -146,6 +149,7 @@ pub(super) fn read(row: &Row<'_>) -> Result<Operation, Failure> {
         fingerprint: print(4)?,
         action: print(3)?,
         task: row.get::<_, Option<String>>(5)?.map(|task| Task::from_stored(&task)),
+        distinct_declared: rest.distinct_declared.into_owned(),
         distinct_from: rest.distinct_from.into_owned(),
         accepted_by: rest.accepted_by.into_owned(),
         prepared_by: rest.prepared_by.into_owned(),
