@@ -426,6 +426,7 @@ fn of_itself(refusal: &Refusal) -> bool {
         | Refusal::StaleClaim
         | Refusal::InvalidArguments(_)
         | Refusal::Paused
+        | Refusal::InvalidCursor
         | Refusal::LedgerRestored => false,
     }
 }

@@ -353,11 +353,14 @@ impl SqliteStore {
         &self,
         account: &Account,
         id: &OperationId,
-        after: u64,
+        after: Option<u64>,
         limit: u32,
     ) -> Result<Page<EvidenceRow>, StoreError> {
         let (account, id) = (account.clone(), id.clone());
-        self.fetch(move |connection| list::evidence(connection, &account, Some(&id), after, limit)).await
+        self.fetch(move |connection| {
+            list::evidence(connection, &account, Some(&id), after.unwrap_or(0), limit)
+        })
+        .await
     }
 
     /// The evidence of every operation of an account after a position, oldest first; at most 200 rows.
@@ -367,11 +370,12 @@ impl SqliteStore {
     pub async fn events(
         &self,
         account: &Account,
-        after: u64,
+        after: Option<u64>,
         limit: u32,
     ) -> Result<Page<EvidenceRow>, StoreError> {
         let account = account.clone();
-        self.fetch(move |connection| list::evidence(connection, &account, None, after, limit)).await
+        self.fetch(move |connection| list::evidence(connection, &account, None, after.unwrap_or(0), limit))
+            .await
     }
 
     /// The operations that are due at `now`, longest due first, without those of the tools in `skip`.
