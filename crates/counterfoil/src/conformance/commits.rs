@@ -38,7 +38,7 @@ async fn an_operation_reads_back_as_it_was_written(open: &Open) {
     let first = stored(open, "op-1").await.unwrap();
     assert_eq!((first.version, first.created_at), (1, open.store.now()));
     assert_eq!(first.arguments.as_str(), r#"{"item": "flour", "kg": 25}"#);
-    let change = Change::Operation { account: account.clone(), id: first.id.clone() };
+    let change = Change { account: account.clone(), id: first.id.clone() };
     assert_eq!(changes.recv().await.unwrap(), change);
 
     open.pass(Duration::from_secs(1));
@@ -71,7 +71,7 @@ async fn an_operation_reads_back_as_it_was_written(open: &Open) {
     assert_eq!(last.attempts, [attempt(1, Some("key-1"), open.store.now())]);
     assert_eq!((last.version, last.updated_at), (3, open.store.now()));
     assert_eq!(last.accepted_by, first.accepted_by);
-    let rows = open.store.evidence(&account, &last.id, 0, 50).await.unwrap().items;
+    let rows = open.store.evidence(&account, &last.id, None, 50).await.unwrap().items;
     let states: Vec<_> = rows.iter().map(|row| row.state.as_deref().unwrap()).collect();
     assert_eq!(states, ["prepared", "in_progress", "succeeded"]);
     assert_eq!(rows.iter().map(|row| row.seq).collect::<Vec<_>>(), [1, 2, 3]);
@@ -92,7 +92,7 @@ async fn evidence_moves_the_version_one_by_one(open: &Open) {
     open.store.commit(Append::new(&account, "op-1", 3, declared)).await.unwrap();
     assert_eq!(stored(open, "op-1").await.unwrap().version, 4);
     let rows =
-        open.store.evidence(&account, &OperationId::parse("op-1").unwrap(), 0, 50).await.unwrap().items;
+        open.store.evidence(&account, &OperationId::parse("op-1").unwrap(), None, 50).await.unwrap().items;
     assert_eq!(rows.iter().map(|row| row.version).collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert_eq!(rows.iter().map(|row| row.position).collect::<Vec<_>>(), [1, 2, 3, 4]);
     // What writes nothing needs no commit.

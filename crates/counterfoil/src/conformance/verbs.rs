@@ -123,7 +123,7 @@ impl Verb for Insert {
             fingerprint: self.fingerprint(),
             action: self.fingerprint(),
             task: self.task.clone(),
-            distinct_declared: Vec::new(),
+            distinct_declared: self.distinct_from.clone(),
             distinct_from: self.named().collect(),
             accepted_by: Some(r#"{"by": "cook"}"#.to_owned()),
             prepared_by: Principal::parse("cook").unwrap(),

@@ -91,21 +91,14 @@ pub struct Due {
     pub at: Timestamp,
 }
 
-/// A change that this or another process committed. It is a hint: whoever misses one (the channel is bounded) reads
-/// again.
+/// A change of an operation that this or another process committed. It is a hint: whoever misses one (the channel is
+/// bounded) reads again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Change {
-    /// An operation.
-    Operation {
-        /// Whose.
-        account: Account,
-        /// Which.
-        id: OperationId,
-    },
-    /// A pause began or ended.
-    Pauses,
-    /// A token was made or revoked.
-    Tokens,
+pub struct Change {
+    /// Whose.
+    pub account: Account,
+    /// Which.
+    pub id: OperationId,
 }
 
 /// A pause in force.

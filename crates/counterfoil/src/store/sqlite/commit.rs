@@ -1,9 +1,7 @@
 //! One transaction on the file: loads, lets verbs decide, and writes what they decided together with its evidence.
 
-use std::borrow::Cow;
-use std::sync::Arc;
-
 use rusqlite::Connection;
+use std::borrow::Cow;
 
 use super::chain::{self, Entry, LEDGER, Tips};
 use super::failure::{Failure, signed};
@@ -20,6 +18,14 @@ use crate::snapshot::{Changes, Decided, EvidenceDraft, Existing, Link, PauseDraf
 use crate::store::Change;
 use crate::time::Timestamp;
 
+/// What became different, for whoever listens once it is durable.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    pub(super) operations: Vec<Change>,
+    pub(super) pauses: bool,
+    pub(super) tokens: bool,
+}
+
 /// A running transaction. Nothing of it is told to anybody before it is durable.
 pub(super) struct Commit<'a> {
     pub(super) connection: &'a Connection,
@@ -30,7 +36,7 @@ pub(super) struct Commit<'a> {
     head: Head,
     pauses: Option<Vec<InForce>>,
     /// What became different.
-    pub(super) changes: Vec<Change>,
+    pub(super) news: News,
     /// Whether there is anything to make durable.
     pub(super) wrote: bool,
 }
@@ -53,7 +59,7 @@ impl<'a> Commit<'a> {
             tips,
             head,
             pauses: None,
-            changes: Vec::new(),
+            news: News::default(),
             wrote: false,
         })
     }
@@ -257,8 +263,8 @@ impl<'a> Commit<'a> {
     }
 
     fn changed(&mut self, operation: &Operation) {
-        let change = Change::Operation { account: operation.account.clone(), id: operation.id.clone() };
-        self.changes.push(change);
+        let change = Change { account: operation.account.clone(), id: operation.id.clone() };
+        self.news.operations.push(change);
     }
 
     fn append(
@@ -349,18 +355,18 @@ impl<'a> Commit<'a> {
     fn pauses_changed(&mut self) {
         self.pauses = None;
         self.head.pauses += 1;
-        self.changes.push(Change::Pauses);
+        self.news.pauses = true;
     }
 
     /// Notes that tokens are different from now on.
     pub(super) fn tokens_changed(&mut self) {
         self.wrote = true;
         self.head.tokens += 1;
-        self.changes.push(Change::Tokens);
+        self.news.tokens = true;
     }
 
     /// Writes where the ledger ends. The last thing before the commit.
-    pub(super) fn finish(self) -> Result<Vec<Change>, Failure> {
+    pub(super) fn finish(self) -> Result<News, Failure> {
         if self.wrote {
             self.connection
                 .prepare_cached(
@@ -373,50 +379,6 @@ impl<'a> Commit<'a> {
                     signed(self.head.tokens),
                 ))?;
         }
-        Ok(self.changes)
-    }
-}
-
-/// Runs `verb` inside a transaction of the application: its own rows, the operation and the evidence become durable
-/// together, or not at all. The ledger's tables must lie in the same file.
-///
-/// `writer` names the evidence chain; it must belong to this process alone (such as the store's own name with a suffix)
-/// and is read from the file each time, since nobody says whether the application commits.
-///
-/// # Errors
-/// A refusal, or a failure of the store; what the verb wrote is then taken back, and the application's own statements
-/// stay as they are. A connection whose commits would not be durable (`synchronous` below `FULL`) is refused.
-pub fn commit_in<V: Verb>(
-    transaction: &rusqlite::Transaction<'_>,
-    writer: &str,
-    clock: &Arc<dyn crate::time::Clock>,
-    verb: &V,
-) -> Result<V::Reply, Error> {
-    let connection: &Connection = transaction;
-    let fails = |error: rusqlite::Error| Failure::from(error).into_error();
-    let durable: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).map_err(fails)?;
-    if durable < 2 {
-        let text = "the application's connection does not make its commits durable: set synchronous = FULL";
-        return Err(StoreError::Unusable(text.to_owned()).into());
-    }
-    connection.execute_batch("SAVEPOINT counterfoil").map_err(fails)?;
-    let (policies, mut tips) = (Policies::default(), Tips::default());
-    let clocks = Clocks::unwatched(clock.clone(), crate::recovery::DEFAULT_SKEW);
-    let outcome = (|| {
-        let mut commit = Commit::begin(connection, &policies, &clocks, writer, &mut tips)?;
-        let reply = commit.run(verb)?;
-        commit.finish()?;
-        Ok::<_, Failure>(reply)
-    })();
-    match outcome {
-        Ok(reply) => {
-            connection.execute_batch("RELEASE counterfoil").map_err(fails)?;
-            reply
-        }
-        Err(failure) => {
-            // Where even this fails, the transaction is gone, and with it everything that was written in it.
-            drop(connection.execute_batch("ROLLBACK TO counterfoil; RELEASE counterfoil"));
-            Err(failure.into_error())
-        }
+        Ok(self.news)
     }
 }

@@ -20,7 +20,7 @@ use crate::time::{Clock, Timestamp};
 pub(super) struct Clocks {
     clock: Arc<dyn Clock>,
     skew: Duration,
-    opened: Option<(Timestamp, Duration)>,
+    opened: (Timestamp, Duration),
 }
 
 impl std::fmt::Debug for Clocks {
@@ -35,13 +35,8 @@ impl std::fmt::Debug for Clocks {
 impl Clocks {
     /// The clocks from now on.
     pub(super) fn start(clock: Arc<dyn Clock>, skew: Duration) -> Self {
-        let opened = Some((clock.now(), clock.monotonic()));
+        let opened = (clock.now(), clock.monotonic());
         Self { clock, skew, opened }
-    }
-
-    /// The clocks where nobody watched them: only the ledger can tell that store time went back.
-    pub(super) fn unwatched(clock: Arc<dyn Clock>, skew: Duration) -> Self {
-        Self { clock, skew, opened: None }
     }
 
     /// Store time.
@@ -52,12 +47,11 @@ impl Clocks {
     /// Whether nothing that waits for an instant may be trusted: store time lies too far below the newest instant of
     /// the ledger, or the two clocks of this process no longer agree.
     pub(super) fn in_doubt(&self, now: Timestamp, newest: Timestamp) -> bool {
-        let apart = self.opened.is_some_and(|(wall, monotonic)| {
-            let wall = i128::from(now.as_millis()) - i128::from(wall.as_millis());
-            let passed = self.clock.monotonic().saturating_sub(monotonic).as_millis();
-            wall.abs_diff(i128::try_from(passed).unwrap_or(i128::MAX)) > self.skew.as_millis()
-        });
-        apart || now.plus(self.skew) < newest
+        let (wall, monotonic) = self.opened;
+        let wall = i128::from(now.as_millis()) - i128::from(wall.as_millis());
+        let passed = self.clock.monotonic().saturating_sub(monotonic).as_millis();
+        let apart = wall.abs_diff(i128::try_from(passed).unwrap_or(i128::MAX));
+        apart > self.skew.as_millis() || now.plus(self.skew) < newest
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod chain;
 mod commit;
+mod embedded;
 mod failure;
 mod file;
 mod list;
@@ -30,7 +31,7 @@ use std::sync::mpsc::TrySendError;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::error::{Error, StoreError};
 use crate::faults::Faults;
@@ -41,7 +42,7 @@ use crate::snapshot::{Declarations, Needs, PauseDraft, Snapshot, Verb};
 use crate::store::{AuditReport, Census, Change, Due, EvidenceRow, Filter, MarkState, Page, Pause, Token};
 use crate::time::{Clock, SystemClock, Timestamp};
 
-pub use commit::commit_in;
+pub use embedded::commit_in;
 pub use schema::sql;
 pub use writer::CommitStats;
 
@@ -91,8 +92,16 @@ impl std::fmt::Debug for SqliteOptions {
 
 impl Default for SqliteOptions {
     fn default() -> Self {
+        Self::new(Arc::new(SystemClock::default()))
+    }
+}
+
+impl SqliteOptions {
+    /// The usual settings, with time from `clock`.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
-            clock: Arc::new(SystemClock::default()),
+            clock,
             writer: uuid::Uuid::now_v7().to_string(),
             readers: 2,
             queue: 4_096,
@@ -120,6 +129,12 @@ struct Inner {
     ledger: String,
     secret: [u8; 32],
     writer: String,
+}
+
+/// A failure of SQLite in the words of the store.
+#[must_use]
+pub fn store_error(error: rusqlite::Error) -> StoreError {
+    Failure::from(error).into_store_error()
 }
 
 fn closed() -> StoreError {
@@ -338,11 +353,14 @@ impl SqliteStore {
         &self,
         account: &Account,
         id: &OperationId,
-        after: u64,
+        after: Option<u64>,
         limit: u32,
     ) -> Result<Page<EvidenceRow>, StoreError> {
         let (account, id) = (account.clone(), id.clone());
-        self.fetch(move |connection| list::evidence(connection, &account, Some(&id), after, limit)).await
+        self.fetch(move |connection| {
+            list::evidence(connection, &account, Some(&id), after.unwrap_or(0), limit)
+        })
+        .await
     }
 
     /// The evidence of every operation of an account after a position, oldest first; at most 200 rows.
@@ -352,11 +370,12 @@ impl SqliteStore {
     pub async fn events(
         &self,
         account: &Account,
-        after: u64,
+        after: Option<u64>,
         limit: u32,
     ) -> Result<Page<EvidenceRow>, StoreError> {
         let account = account.clone();
-        self.fetch(move |connection| list::evidence(connection, &account, None, after, limit)).await
+        self.fetch(move |connection| list::evidence(connection, &account, None, after.unwrap_or(0), limit))
+            .await
     }
 
     /// The operations that are due at `now`, longest due first, without those of the tools in `skip`.
@@ -540,6 +559,18 @@ impl SqliteStore {
     #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<Change> {
         self.inner.shared.subscribe()
+    }
+
+    /// Changes whenever pauses began or ended, here at once and elsewhere within 250 ms: read [`SqliteStore::pauses`].
+    #[must_use]
+    pub fn pauses_changed(&self) -> watch::Receiver<u64> {
+        self.inner.shared.watch_pauses()
+    }
+
+    /// Changes whenever tokens were made or revoked, here at once and elsewhere within 250 ms: forget what was read.
+    #[must_use]
+    pub fn tokens_changed(&self) -> watch::Receiver<u64> {
+        self.inner.shared.watch_tokens()
     }
 
     /// Whether the store answers nothing any more.

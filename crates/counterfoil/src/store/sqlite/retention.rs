@@ -94,6 +94,6 @@ fn bury(commit: &mut Commit<'_>, ended: &Ended) -> Result<(), Failure> {
              WHERE account = ?1 AND operation_id = ?2 AND version <= ?3",
         )?
         .execute((&ended.account, &ended.id, signed(ended.version)))?;
-    commit.changes.push(Change::Operation { account, id });
+    commit.news.operations.push(Change { account, id });
     Ok(())
 }

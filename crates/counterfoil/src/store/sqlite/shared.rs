@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{broadcast, watch};
 
+use super::commit::News;
 use super::load::Clocks;
 use super::policies::Policies;
 use super::writer::Counters;
@@ -19,6 +20,8 @@ pub(super) struct Shared {
     pub(super) faults: Arc<Faults>,
     pub(super) counters: Counters,
     changes: broadcast::Sender<Change>,
+    pauses: watch::Sender<u64>,
+    tokens: watch::Sender<u64>,
     fatal: watch::Sender<Option<StoreError>>,
 }
 
@@ -34,13 +37,48 @@ impl Shared {
             faults,
             counters: Counters::default(),
             changes: broadcast::channel(Self::CHANGES).0,
+            pauses: watch::channel(0).0,
+            tokens: watch::channel(0).0,
             fatal: watch::channel(None).0,
         }
     }
 
-    /// Tells whoever listens.
+    /// Tells whoever listens of one operation.
     pub(super) fn publish(&self, change: Change) {
-        drop(self.changes.send(change));
+        let _nobody_listens = self.changes.send(change);
+    }
+
+    /// Tells whoever listens what became durable.
+    pub(super) fn announce(&self, news: News) {
+        if news.pauses {
+            self.pauses_changed();
+        }
+        if news.tokens {
+            self.tokens_changed();
+        }
+        for change in news.operations {
+            self.publish(change);
+        }
+    }
+
+    /// Tells whoever listens that pauses began or ended.
+    pub(super) fn pauses_changed(&self) {
+        self.pauses.send_modify(|count| *count += 1);
+    }
+
+    /// Tells whoever listens that tokens were made or revoked.
+    pub(super) fn tokens_changed(&self) {
+        self.tokens.send_modify(|count| *count += 1);
+    }
+
+    /// Listens to pauses.
+    pub(super) fn watch_pauses(&self) -> watch::Receiver<u64> {
+        self.pauses.subscribe()
+    }
+
+    /// Listens to tokens.
+    pub(super) fn watch_tokens(&self) -> watch::Receiver<u64> {
+        self.tokens.subscribe()
     }
 
     /// Listens from now on.

@@ -38,11 +38,7 @@ impl Watcher {
     /// Watches until the other end of `stop` is gone, and then leaves a mark.
     pub(super) fn work(mut self, stop: &Receiver<()>) {
         let (mut seen, mut ticks) = (None, 0_u32);
-        loop {
-            match stop.recv_timeout(TICK) {
-                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
+        while let Ok(()) | Err(RecvTimeoutError::Timeout) = stop.recv_timeout(TICK) {
             if self.shared.fatal().is_some() {
                 return;
             }
@@ -81,10 +77,10 @@ impl Watcher {
             self.head.position = self.publish_after(self.head.position, head.position)?;
         }
         if head.pauses != self.head.pauses {
-            self.shared.publish(Change::Pauses);
+            self.shared.pauses_changed();
         }
         if head.tokens != self.head.tokens {
-            self.shared.publish(Change::Tokens);
+            self.shared.tokens_changed();
         }
         self.head = head;
         *seen = Some(version);
@@ -102,7 +98,7 @@ impl Watcher {
         while let Some(row) = rows.next()? {
             reached = unsigned(row.get(0)?);
             count += 1;
-            self.shared.publish(Change::Operation {
+            self.shared.publish(Change {
                 account: Account::from_stored(&row.get::<_, String>(1)?),
                 id: OperationId::from_stored(&row.get::<_, String>(2)?),
             });

@@ -8,13 +8,12 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::chain::Tips;
-use super::commit::Commit;
+use super::commit::{Commit, News};
 use super::failure::Failure;
 use super::shared::Shared;
 use crate::error::{Error, StoreError};
 use crate::faults::Fault;
 use crate::snapshot::Verb;
-use crate::store::Change;
 
 /// Something that waits for the writer. It may run several times, since the commit that it was part of may have to be
 /// replayed; it is answered once.
@@ -197,10 +196,8 @@ impl Writer {
                 return failed;
             }
             match self.commit(&mut jobs) {
-                Ok(changes) => {
-                    for change in changes {
-                        self.shared.publish(change);
-                    }
+                Ok(news) => {
+                    self.shared.announce(news);
                     jobs.append(&mut failed);
                     return jobs;
                 }
@@ -229,7 +226,7 @@ impl Writer {
     }
 
     /// One attempt at one commit.
-    fn commit(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<Vec<Change>, Stop> {
+    fn commit(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<News, Stop> {
         let faults = &self.shared.faults;
         faults.hit("before_begin").map_err(Failure::from)?;
         self.connection.execute_batch("BEGIN IMMEDIATE").map_err(Failure::from)?;
@@ -252,9 +249,9 @@ impl Writer {
         if !commit.wrote {
             // Refusals and replays: what they rest on is durable already.
             self.connection.execute_batch("ROLLBACK").map_err(Failure::from)?;
-            return Ok(Vec::new());
+            return Ok(News::default());
         }
-        let changes = commit.finish()?;
+        let news = commit.finish()?;
         faults.hit("before_commit").map_err(Failure::from)?;
         let fault = faults.hit("commit");
         if let Err(fault @ (Fault::Io | Fault::Full | Fault::Busy | Fault::Job)) = fault {
@@ -270,7 +267,7 @@ impl Writer {
         fault.map_err(Failure::from)?;
         self.shared.counters.note(jobs.len());
         faults.hit("after_commit").map_err(Failure::from)?;
-        Ok(changes)
+        Ok(news)
     }
 
     /// Takes back whatever the failed commit did. Where that fails too, nobody knows what the file holds.
