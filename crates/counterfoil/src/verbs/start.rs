@@ -184,6 +184,10 @@ pub(super) fn begin(
     if operation.policy_version != offer.policy_version {
         return Ok(Begun::Rebuild);
     }
+    // What the guard held back, or nobody asked for, waits until somebody asks.
+    if !repeat && !operation.wish {
+        return Ok(Begun::NotNow);
+    }
     let due = not_before.is_none_or(|at| context.now >= at);
     if context.paused.is_some() || operation.duplicate_suspected || operation.released.is_some() || !due {
         return Ok(Begun::NotNow);
