@@ -1,0 +1,5 @@
+//! The product binary `counterfoil`, as a library so that its parts can be tested and documented: configuration,
+//! problems, command line.
+
+pub mod config;
+mod suggest;
