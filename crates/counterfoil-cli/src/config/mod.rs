@@ -251,3 +251,6 @@ fn check_secrets(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

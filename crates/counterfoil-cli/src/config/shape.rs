@@ -173,12 +173,14 @@ macro_rules! words {
             }
         }
 
+        #[cfg(test)]
         impl Words for $type {
             const WORDS: &'static [&'static str] = &[$($word),+];
         }
     )+ };
 }
 
+#[cfg(test)]
 /// A type whose values are words; a test holds the list against what the type reads.
 pub(super) trait Words {
     /// Every word.
