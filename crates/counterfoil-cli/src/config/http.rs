@@ -10,7 +10,7 @@ use super::file::{DestinationSection, HttpSection, QueryValue};
 use super::read::{length, member, members, positive};
 use super::report::{Checks, NOT_IN_THIS_VERSION};
 use super::shape::At;
-use super::template::{HeaderTemplate, Host, Part, Secret, Slot, UrlTemplate};
+use super::template::{Host, Part, Secret, Slot, UrlTemplate, header_secrets};
 use super::tool::{DEFAULT_LINGER, DEFAULT_TIMEOUT};
 use crate::suggest::nearest;
 
@@ -22,22 +22,23 @@ pub struct Request {
     pub url: Option<UrlTemplate>,
     /// Where its headers take secrets from.
     pub secrets: Vec<Secret>,
-    /// Whether a header holds the key or reference.
-    headers_name_reference: bool,
 }
 
 /// Headers that the sender writes itself, or that would change how the bytes are framed.
-const RESERVED: [&str; 10] = [
-    "host",
-    "content-length",
-    "transfer-encoding",
+const RESERVED: [&str; 13] = [
+    "accept-encoding",
     "connection",
+    "content-encoding",
+    "content-length",
+    "expect",
+    "host",
     "keep-alive",
+    "proxy-authorization",
     "proxy-connection",
-    "upgrade",
     "te",
     "trailer",
-    "expect",
+    "transfer-encoding",
+    "upgrade",
 ];
 
 /// Reads the section `http` of a tool.
@@ -51,7 +52,7 @@ pub(super) fn read(
     let body = section.body.as_ref().map(|body| *body.get()).unwrap_or_default();
     check_method(&section.method, body, &sub("method"), checks);
     let url = read_url(&section.url, section.allow_private.unwrap_or(false), &sub("url"), checks);
-    let (secrets, headers_name_reference) = read_headers(section, &sub("headers"), checks);
+    let secrets = read_headers(section, &sub("headers"), checks);
     if let Some(query) = &section.query
         && *query.get() == QueryValue::Pass
     {
@@ -59,6 +60,12 @@ pub(super) fn read(
         checks.error(query.span(), &sub("query"), NOT_IN_THIS_VERSION, hint);
     }
     let path_only = members(section.path_only.as_ref(), &sub("path_only"), checks);
+    for (pointer, text) in path_only.iter().zip(section.path_only.iter().flatten()) {
+        if pointer.tokens().len() != 1 {
+            let hint = "write \"/order_id\"; a member inside a member stays in the body";
+            checks.error(text.span(), &sub("path_only"), "takes members of the arguments object only", hint);
+        }
+    }
     if let Some(url) = &url {
         for (pointer, text) in path_only.iter().zip(section.path_only.iter().flatten()) {
             if !url.slots.contains(&(Slot::Argument(pointer.clone()), Part::Path)) {
@@ -99,7 +106,6 @@ pub(super) fn read(
         },
         url,
         secrets,
-        headers_name_reference,
     }
 }
 
@@ -149,8 +155,8 @@ pub(super) fn read_url(text: &At<String>, allow_private: bool, key: &str, checks
     Some(url)
 }
 
-fn read_headers(section: &HttpSection, key: &str, checks: &mut Checks<'_>) -> (Vec<Secret>, bool) {
-    let (mut secrets, mut names_reference) = (Vec::new(), false);
+fn read_headers(section: &HttpSection, key: &str, checks: &mut Checks<'_>) -> Vec<Secret> {
+    let mut secrets = Vec::new();
     let mut seen: Vec<String> = Vec::new();
     for (name, value) in section.headers.iter().flatten() {
         let lower = name.get().to_ascii_lowercase();
@@ -162,15 +168,12 @@ fn read_headers(section: &HttpSection, key: &str, checks: &mut Checks<'_>) -> (V
             checks.error(name.span(), key, format!("{lower} is there twice"), "header names ignore case");
         }
         seen.push(lower);
-        match HeaderTemplate::parse(value.get()) {
-            Ok(template) => {
-                names_reference |= template.names_reference;
-                secrets.extend(template.secrets);
-            }
+        match header_secrets(value.get()) {
+            Ok(found) => secrets.extend(found),
             Err(error) => checks.error(value.span(), key, error.message, error.hint),
         }
     }
-    (secrets, names_reference)
+    secrets
 }
 
 fn is_token(name: &str) -> bool {
@@ -214,7 +217,7 @@ impl Request {
                 if self.declaration.headers.keys().any(|header| header.eq_ignore_ascii_case(name)) {
                     clash(format!("`headers` sets {name} too"), "remove it from `headers`");
                 } else if RESERVED.contains(&name.to_ascii_lowercase().as_str())
-                    || name.eq_ignore_ascii_case("content-type")
+                    || ["content-type", "accept", "user-agent"].contains(&name.to_ascii_lowercase().as_str())
                 {
                     clash(format!("the sender writes {name} itself"), "name a header that the destination reads");
                 }
@@ -266,12 +269,6 @@ impl Request {
             };
             let hint = "write `{/pointer}` for an argument, or declare the key as `path:NAME`";
             checks.error(section.url.span(), &format!("{key}.url"), message, hint);
-        }
-        if self.headers_name_reference && place.is_none() {
-            let message = "`{reference}` stands for a declared key or reference, and there is none";
-            let hint = "declare `key` or `reference` in `recovery`";
-            let span = section.headers.iter().flatten().next().map_or(0..0, |(name, _)| name.span());
-            checks.error(span, &format!("{key}.headers"), message, hint);
         }
     }
 }

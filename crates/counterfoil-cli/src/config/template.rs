@@ -104,10 +104,12 @@ impl UrlTemplate {
             return wrong("a request has no fragment (`#…`)", "leave the fragment out; encode a literal # as %23");
         }
         let host = host(authority)?;
+        check_literal(tail)?;
         let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
         let mut slots = Vec::new();
         for segment in path.split_inclusive('/') {
-            if matches!(segment.trim_end_matches('/'), "." | "..") {
+            let plain = segment.trim_end_matches('/').to_ascii_lowercase().replace("%2e", ".");
+            if matches!(plain.as_str(), "." | "..") {
                 return wrong("a path segment must not be `.` or `..`", SHAPE);
             }
         }
@@ -129,6 +131,26 @@ impl UrlTemplate {
     pub fn names_reference(&self) -> bool {
         self.slots.iter().any(|(slot, _)| *slot == Slot::Reference)
     }
+}
+
+/// Outside placeholders only what RFC 3986 allows, so that nothing is encoded or dropped on the way.
+fn check_literal(tail: &str) -> Result<(), TemplateError> {
+    let mut inside = false;
+    for (at, byte) in tail.bytes().enumerate() {
+        let fits = match byte {
+            b'{' | b'}' => {
+                inside = byte == b'{';
+                true
+            }
+            _ if inside => true,
+            b'%' => tail.as_bytes().get(at + 1..at + 3).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit)),
+            _ => byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?".contains(&byte),
+        };
+        if !fits {
+            return wrong("the URL holds a character that must be percent-encoded", "write it as % and two hex digits");
+        }
+    }
+    Ok(())
 }
 
 fn collect(text: &str, part: Part, slots: &mut Vec<(Slot, Part)>) -> Result<(), TemplateError> {
@@ -153,7 +175,7 @@ fn slot(inside: &str) -> Result<Slot, TemplateError> {
     }
     match inside {
         "reference" | "operation_id" => Ok(Slot::Reference),
-        "account" => wrong("`{account}` may stand only inside `${…}` of a header", HINT),
+        "account" => wrong("`{account}` may stand only in a header", HINT),
         name if is_word(name) => Ok(Slot::Named(name.to_owned())),
         _ => wrong("a placeholder is neither a pointer nor a name", HINT),
     }
@@ -254,43 +276,34 @@ pub enum Secret {
     File(String),
 }
 
-/// A header value, taken apart.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HeaderTemplate {
-    /// Its secrets, in order.
-    pub secrets: Vec<Secret>,
-    /// Whether the key or reference stands in it as `{reference}`.
-    pub names_reference: bool,
+/// The secrets of a header value, in order. `{account}` may stand anywhere in it.
+///
+/// # Errors
+/// Where it holds control characters, a `${…}` that is no name and no file, or another placeholder.
+pub fn header_secrets(text: &str) -> Result<Vec<Secret>, TemplateError> {
+    if text.is_empty() || !text.bytes().all(|byte| byte == b' ' || byte == b'\t' || byte.is_ascii_graphic()) {
+        return wrong("a header value holds visible ASCII characters, spaces and tabs only", "check the quotes");
+    }
+    let (mut secrets, mut plain, mut rest) = (Vec::new(), String::new(), text);
+    while let Some(at) = rest.find("${") {
+        plain.push_str(&rest[..at]);
+        let (inside, after) = secret_text(&rest[at + 2..])?;
+        secrets.push(secret(inside)?);
+        rest = after;
+    }
+    plain.push_str(rest);
+    if plain.contains("{reference}") || plain.contains("{operation_id}") {
+        return wrong(
+            "a header is not filled with the key or reference",
+            "declare its place in `recovery`, as in key = \"header:Idempotency-Key\"",
+        );
+    }
+    Ok(secrets)
 }
 
-impl HeaderTemplate {
-    /// Takes a header value apart.
-    ///
-    /// # Errors
-    /// Where it holds control characters or a `${…}` that is no name and no file.
-    pub fn parse(text: &str) -> Result<Self, TemplateError> {
-        if !text.bytes().all(|byte| byte == b' ' || byte == b'\t' || byte.is_ascii_graphic()) {
-            return wrong("a header value holds visible ASCII characters, spaces and tabs only", "check the quotes");
-        }
-        let mut template = Self::default();
-        let mut plain = String::new();
-        let mut rest = text;
-        while let Some(at) = rest.find("${") {
-            plain.push_str(&rest[..at]);
-            let (inside, after) = secret_text(&rest[at + 2..])?;
-            template.secrets.push(secret(inside)?);
-            rest = after;
-        }
-        plain.push_str(rest);
-        if plain.contains("{account}") {
-            return wrong(
-                "`{account}` may stand only inside `${…}` of a header",
-                "write `${TOKEN_{account}}` or `${file:PATH/{account}}`",
-            );
-        }
-        template.names_reference = plain.contains("{reference}") || plain.contains("{operation_id}");
-        Ok(template)
-    }
+/// What an environment variable may be called here, with an account in it.
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte))
 }
 
 /// Splits after the `}` that closes a `${`, with `{account}` allowed in between.
@@ -308,7 +321,7 @@ fn secret_text(text: &str) -> Result<(&str, &str), TemplateError> {
 }
 
 fn secret(inside: &str) -> Result<Secret, TemplateError> {
-    const HINT: &str = "write `${NAME}` (letters, digits and _) or `${file:PATH}`; `{account}` may stand inside";
+    const HINT: &str = "write `${NAME}` or `${file:PATH}`; `{account}` may stand inside";
     let named = inside.replace("{account}", "A");
     if named.contains(['{', '}', '$']) {
         return wrong("a `${…}` holds a placeholder other than `{account}`", HINT);
@@ -316,7 +329,7 @@ fn secret(inside: &str) -> Result<Secret, TemplateError> {
     match inside.strip_prefix("file:") {
         Some("") => wrong("a `${file:…}` has no path", HINT),
         Some(path) => Ok(Secret::File(path.to_owned())),
-        None if is_word(&named) => Ok(Secret::Environment(inside.to_owned())),
+        None if is_variable(&named) => Ok(Secret::Environment(inside.to_owned())),
         None => wrong("a `${…}` is neither a name nor a file", HINT),
     }
 }
@@ -382,6 +395,9 @@ mod tests {
             "https://a.example/?token=${TOKEN}",
             "https://a.example/../x",
             "https://a.example/./x",
+            "https://a.example/%2E./x",
+            "https://a.example/a|b",
+            "https://a.example/%zz",
             "https://127.1/",
             "https://0x7f.1/",
             "https://2130706433/",
@@ -398,13 +414,13 @@ mod tests {
 
     #[test]
     fn finds_the_secrets_of_a_header() {
-        let header = HeaderTemplate::parse("Bearer ${TOKEN_{account}} ${file:/run/{account}/t}").unwrap();
+        let secrets = header_secrets("Bearer ${TOKEN_{account}} ${file:/run/{account}/t} {account}").unwrap();
         assert_eq!(
-            header.secrets,
+            secrets,
             [Secret::Environment("TOKEN_{account}".to_owned()), Secret::File("/run/{account}/t".to_owned())]
         );
-        for bad in ["${", "${}", "${A B}", "${file:}", "${1A}", "{account}", "a\nb", "${A{/x}}", "é"] {
-            assert!(HeaderTemplate::parse(bad).is_err(), "{bad:?}");
+        for bad in ["", "${", "${}", "${A B}", "${file:}", "{reference}", "a\nb", "${A{/x}}", "\u{e9}"] {
+            assert!(header_secrets(bad).is_err(), "{bad:?}");
         }
     }
 }
