@@ -8,7 +8,7 @@ use counterfoil::policy::{ApprovalRule, Carrier, HttpDeclaration, Tool};
 use counterfoil::recovery::{KeyFacts, LookUpFacts, NoneFacts, Place, Recovery, ReferenceFacts, StoredErrors};
 use serde::Serialize;
 
-use crate::config::duration::spell;
+use crate::config::duration::spoken;
 use crate::config::{Assumption, DeclaredTool};
 
 /// The plan of one tool.
@@ -72,7 +72,7 @@ fn established_by(recovery: &Recovery) -> String {
         }
         Recovery::IdempotencyKey(facts) => format!(
             "the destination, which recognises a repeat by its key for {} from first arrival; after that a person",
-            spell(facts.retention)
+            spoken(facts.retention)
         ),
         Recovery::UniqueReference(_) => {
             "the destination, which refuses a second record with the same reference; this version asks a person to look \
@@ -119,9 +119,9 @@ fn stops(tool: &Tool) -> Vec<String> {
     let tries = format!(
         "attempts that certainly had no effect are repeated: at most {}, within {}, from {} to {} apart",
         attempts(budget.attempts),
-        spell(budget.elapsed),
-        spell(budget.first_delay),
-        spell(budget.max_delay)
+        spoken(budget.elapsed),
+        spoken(budget.first_delay),
+        spoken(budget.max_delay)
     );
     match &tool.recovery {
         Recovery::Transaction => {
@@ -132,18 +132,18 @@ fn stops(tool: &Tool) -> Vec<String> {
                 "the same request is repeated under the same key, also after a lost reply: at most {}, within {}, from {} \
                  to {} apart",
                 attempts(budget.attempts),
-                spell(budget.elapsed),
-                spell(budget.first_delay),
-                spell(budget.max_delay)
+                spoken(budget.elapsed),
+                spoken(budget.first_delay),
+                spoken(budget.max_delay)
             ));
             stops.push(format!(
                 "no attempt begins later than {} after the first: the key is remembered for {}, less a request_lifetime \
                  of {}, a skew of {} and the {} until the first byte",
-                spell(window(facts.retention, facts.request_lifetime, facts.skew, tool)),
-                spell(facts.retention),
-                spell(facts.request_lifetime),
-                spell(facts.skew),
-                spell(tool.send_window())
+                spoken(window(facts.retention, facts.request_lifetime, facts.skew, tool)),
+                spoken(facts.retention),
+                spoken(facts.request_lifetime),
+                spoken(facts.skew),
+                spoken(tool.send_window())
             ));
             if let Some(stop) = stored_errors_stop(facts) {
                 stops.push(stop.to_owned());
@@ -155,9 +155,9 @@ fn stops(tool: &Tool) -> Vec<String> {
         }
     }
     if tool.approval == ApprovalRule::Required {
-        stops.push(format!("an approval, and a request for one, ends after {}", spell(tool.approval_expires)));
+        stops.push(format!("an approval, and a request for one, ends after {}", spoken(tool.approval_expires)));
     }
-    stops.push(format!("the receipt is kept for {} after the final state", spell(tool.retention)));
+    stops.push(format!("the receipt is kept for {} after the final state", spoken(tool.retention)));
     stops
 }
 
@@ -205,7 +205,7 @@ fn person(tool: &Tool) -> Vec<String> {
 
 fn absence(lifetime: Option<Duration>, queue: Duration, skew: Duration) -> Option<String> {
     let wait = lifetime? + queue + skew;
-    Some(format!("\"it did not happen\" counts only {} after the last attempt could still send", spell(wait)))
+    Some(format!("\"it did not happen\" counts only {} after the last attempt could still send", spoken(wait)))
 }
 
 fn assumptions(declared: &DeclaredTool) -> Vec<String> {
@@ -215,14 +215,14 @@ fn assumptions(declared: &DeclaredTool) -> Vec<String> {
     };
     let mut rests = Vec::new();
     let lifetime = |lifetime: Duration, how: &str| {
-        format!("the destination executes no request that is older than {} (request_lifetime, {how})", spell(lifetime))
+        format!("the destination executes no request that is older than {} (request_lifetime, {how})", spoken(lifetime))
     };
     match &tool.recovery {
         Recovery::Transaction => {
             rests.push("the effect is rows in the same database file as the ledger, in the same transaction".to_owned());
         }
         Recovery::IdempotencyKey(facts) => {
-            rests.push(format!("the destination remembers a key for {} (retention, declared)", spell(facts.retention)));
+            rests.push(format!("the destination remembers a key for {} (retention, declared)", spoken(facts.retention)));
             rests.push(lifetime(facts.request_lifetime, assumed(Assumption::RequestLifetime)));
             rests.push(stored_errors_assumption(facts, assumed(Assumption::StoredErrors)));
             rests.push(skew(facts.skew));
@@ -238,18 +238,20 @@ fn assumptions(declared: &DeclaredTool) -> Vec<String> {
             }
             if let Some(declared) = facts.request_lifetime {
                 rests.push(lifetime(declared, "declared"));
-                rests.push(format!("an accepted request shows within {} (queue_time)", spell(facts.queue_time)));
+                rests.push(format!("an accepted request shows within {} (queue_time)", spoken(facts.queue_time)));
             }
             rests.push(skew(facts.skew));
         }
         Recovery::None(facts) => {
             if let Some(declared) = facts.request_lifetime {
                 rests.push(lifetime(declared, "declared"));
-                rests.push(format!("an accepted request shows within {} (queue_time)", spell(facts.queue_time)));
+                rests.push(format!("an accepted request shows within {} (queue_time)", spoken(facts.queue_time)));
             }
         }
     }
-    rests.extend(tool.http().map(scope));
+    if tool.recovery.place().is_some() {
+        rests.extend(tool.http().map(scope));
+    }
     rests
 }
 
@@ -266,12 +268,12 @@ fn stored_errors_assumption(facts: &KeyFacts, how: &str) -> String {
 fn unique(facts: &ReferenceFacts, how: &str) -> String {
     match facts.unique_for {
         None => format!("a used reference stays refused for ever (unique_for, {how})"),
-        Some(length) => format!("a used reference stays refused for {} (unique_for, {how})", spell(length)),
+        Some(length) => format!("a used reference stays refused for {} (unique_for, {how})", spoken(length)),
     }
 }
 
 fn skew(skew: Duration) -> String {
-    format!("clocks differ by at most {} (skew)", spell(skew))
+    format!("clocks differ by at most {} (skew)", spoken(skew))
 }
 
 fn scope(http: &HttpDeclaration) -> String {
@@ -344,7 +346,7 @@ mod tests {
         let config = parse(text, Path::new("c.toml"), &Overrides::default()).unwrap();
         let plan = plan(&config.tools[&counterfoil::ToolName::parse("supplier.create_order").unwrap()]);
         // 24 h less 15 min, 1 min and half of 30 s.
-        assert!(plan.stops[1].contains("later than 85425s after the first"), "{plan}");
+        assert!(plan.stops[1].contains("later than 23h 43m 45s after the first"), "{plan}");
         assert!(plan.assumptions.iter().any(|line| line.contains("15m (request_lifetime, assumed, not declared)")), "{plan}");
         assert!(plan.identifier.contains("header Idempotency-Key"), "{plan}");
     }
@@ -360,7 +362,7 @@ mod tests {
     fn what_only_a_person_can_settle_says_so() {
         let plan = plan_of("mail.send");
         assert_eq!(plan.established_by, "nobody but a person");
-        assert!(plan.person.iter().any(|line| line.contains("4260s after the last attempt")), "{plan}");
+        assert!(plan.person.iter().any(|line| line.contains("1h 11m after the last attempt")), "{plan}");
         assert!(plan.retries_off.iter().any(|line| line.contains("must not repeat POST")), "{plan}");
         let approval = plan_of("supplier.create_order");
         assert!(approval.person[0].starts_with("before the first attempt"), "{approval}");

@@ -54,6 +54,20 @@ pub fn spell(length: Duration) -> String {
     format!("{}{unit}", millis / u128::from(*factor))
 }
 
+/// A length for reading, unit by unit: `23h 43m 45s`.
+pub fn spoken(length: Duration) -> String {
+    let mut rest = length.as_millis();
+    let mut parts = Vec::new();
+    for (unit, factor) in UNITS.iter().rev() {
+        let number = rest / u128::from(*factor);
+        rest %= u128::from(*factor);
+        if number > 0 {
+            parts.push(format!("{number}{unit}"));
+        }
+    }
+    if parts.is_empty() { "0s".to_owned() } else { parts.join(" ") }
+}
+
 impl fmt::Display for Length {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&spell(self.0))
@@ -86,6 +100,9 @@ mod tests {
         }
         for (text, spelled) in [("24h", "1d"), ("90s", "90s"), ("60s", "1m"), ("0m", "0s"), ("1500ms", "1500ms")] {
             assert_eq!(Length::parse(text).unwrap().to_string(), spelled);
+        }
+        for (millis, words) in [(0, "0s"), (85_425_000, "23h 43m 45s"), (86_400_500, "1d 500ms")] {
+            assert_eq!(spoken(Duration::from_millis(millis)), words);
         }
     }
 
