@@ -5,7 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use counterfoil::policy::{ApprovalRule, Carrier, HttpDeclaration, Tool};
-use counterfoil::recovery::{KeyFacts, LookUpFacts, NoneFacts, Place, Recovery, ReferenceFacts, StoredErrors};
+use counterfoil::recovery::{
+    KeyFacts, LookUpFacts, NoneFacts, Place, Recovery, ReferenceFacts, StoredErrors,
+};
 use serde::Serialize;
 
 use crate::config::duration::spoken;
@@ -108,7 +110,9 @@ fn identifier(recovery: &Recovery) -> String {
         | counterfoil::KeyFormat::Uuid
         | counterfoil::KeyFormat::Base64Url22
         | counterfoil::KeyFormat::Quoted => {
-            format!("a text derived from account and operation ID ({format}), {place}, the same in every attempt")
+            format!(
+                "a text derived from account and operation ID ({format}), {place}, the same in every attempt"
+            )
         }
     }
 }
@@ -155,7 +159,10 @@ fn stops(tool: &Tool) -> Vec<String> {
         }
     }
     if tool.approval == ApprovalRule::Required {
-        stops.push(format!("an approval, and a request for one, ends after {}", spoken(tool.approval_expires)));
+        stops.push(format!(
+            "an approval, and a request for one, ends after {}",
+            spoken(tool.approval_expires)
+        ));
     }
     stops.push(format!("the receipt is kept for {} after the final state", spoken(tool.retention)));
     stops
@@ -171,9 +178,13 @@ fn window(memory: Duration, lifetime: Duration, skew: Duration, tool: &Tool) -> 
 
 fn stored_errors_stop(facts: &KeyFacts) -> Option<&'static str> {
     match facts.stored_errors {
-        StoredErrors::All => Some("the same 5xx twice under one key ends the sends: the destination replays a stored failure"),
+        StoredErrors::All => {
+            Some("the same 5xx twice under one key ends the sends: the destination replays a stored failure")
+        }
         StoredErrors::SuccessOnly if facts.rolls_back => None,
-        StoredErrors::SuccessOnly => Some("after a lost reply nothing is sent again: a failed request may have left something behind"),
+        StoredErrors::SuccessOnly => {
+            Some("after a lost reply nothing is sent again: a failed request may have left something behind")
+        }
         StoredErrors::Reruns => None,
     }
 }
@@ -181,15 +192,22 @@ fn stored_errors_stop(facts: &KeyFacts) -> Option<&'static str> {
 fn person(tool: &Tool) -> Vec<String> {
     let mut asked = Vec::new();
     if tool.approval == ApprovalRule::Required {
-        asked.push("before the first attempt: may this be done? (another principal than the one who prepared it)".to_owned());
+        asked.push(
+            "before the first attempt: may this be done? (another principal than the one who prepared it)"
+                .to_owned(),
+        );
     }
     let no_bound = "nothing bounds a request, so \"it did not happen\" can never be established".to_owned();
     match &tool.recovery {
         Recovery::Transaction => asked.push("nothing about the outcome: it is known".to_owned()),
         Recovery::IdempotencyKey(_) => {
-            asked.push("when the window or the budget is over and a reply was lost: did it happen?".to_owned());
+            asked.push(
+                "when the window or the budget is over and a reply was lost: did it happen?".to_owned(),
+            );
         }
-        Recovery::UniqueReference(_) => asked.push("after a lost reply: is there a record with this reference?".to_owned()),
+        Recovery::UniqueReference(_) => {
+            asked.push("after a lost reply: is there a record with this reference?".to_owned())
+        }
         Recovery::LookUp(LookUpFacts { request_lifetime, queue_time, skew, .. }) => {
             asked.push("after a lost reply: is there a record with this reference?".to_owned());
             asked.push(absence(*request_lifetime, *queue_time, *skew).unwrap_or(no_bound));
@@ -205,7 +223,10 @@ fn person(tool: &Tool) -> Vec<String> {
 
 fn absence(lifetime: Option<Duration>, queue: Duration, skew: Duration) -> Option<String> {
     let wait = lifetime? + queue + skew;
-    Some(format!("\"it did not happen\" counts only {} after the last attempt could still send", spoken(wait)))
+    Some(format!(
+        "\"it did not happen\" counts only {} after the last attempt could still send",
+        spoken(wait)
+    ))
 }
 
 fn assumptions(declared: &DeclaredTool) -> Vec<String> {
@@ -215,14 +236,23 @@ fn assumptions(declared: &DeclaredTool) -> Vec<String> {
     };
     let mut rests = Vec::new();
     let lifetime = |lifetime: Duration, how: &str| {
-        format!("the destination executes no request that is older than {} (request_lifetime, {how})", spoken(lifetime))
+        format!(
+            "the destination executes no request that is older than {} (request_lifetime, {how})",
+            spoken(lifetime)
+        )
     };
     match &tool.recovery {
         Recovery::Transaction => {
-            rests.push("the effect is rows in the same database file as the ledger, in the same transaction".to_owned());
+            rests.push(
+                "the effect is rows in the same database file as the ledger, in the same transaction"
+                    .to_owned(),
+            );
         }
         Recovery::IdempotencyKey(facts) => {
-            rests.push(format!("the destination remembers a key for {} (retention, declared)", spoken(facts.retention)));
+            rests.push(format!(
+                "the destination remembers a key for {} (retention, declared)",
+                spoken(facts.retention)
+            ));
             rests.push(lifetime(facts.request_lifetime, assumed(Assumption::RequestLifetime)));
             rests.push(stored_errors_assumption(facts, assumed(Assumption::StoredErrors)));
             rests.push(skew(facts.skew));
@@ -234,18 +264,26 @@ fn assumptions(declared: &DeclaredTool) -> Vec<String> {
         }
         Recovery::LookUp(facts) => {
             if facts.authoritative {
-                rests.push("the look-up's answer is complete and current (authoritative, declared)".to_owned());
+                rests.push(
+                    "the look-up's answer is complete and current (authoritative, declared)".to_owned(),
+                );
             }
             if let Some(declared) = facts.request_lifetime {
                 rests.push(lifetime(declared, "declared"));
-                rests.push(format!("an accepted request shows within {} (queue_time)", spoken(facts.queue_time)));
+                rests.push(format!(
+                    "an accepted request shows within {} (queue_time)",
+                    spoken(facts.queue_time)
+                ));
             }
             rests.push(skew(facts.skew));
         }
         Recovery::None(facts) => {
             if let Some(declared) = facts.request_lifetime {
                 rests.push(lifetime(declared, "declared"));
-                rests.push(format!("an accepted request shows within {} (queue_time)", spoken(facts.queue_time)));
+                rests.push(format!(
+                    "an accepted request shows within {} (queue_time)",
+                    spoken(facts.queue_time)
+                ));
             }
         }
     }
@@ -258,7 +296,9 @@ fn assumptions(declared: &DeclaredTool) -> Vec<String> {
 fn stored_errors_assumption(facts: &KeyFacts, how: &str) -> String {
     let what = match facts.stored_errors {
         StoredErrors::All => "replays the stored answer for a repeated key, failures included",
-        StoredErrors::SuccessOnly if facts.rolls_back => "stores successes only, and a failed request leaves nothing behind",
+        StoredErrors::SuccessOnly if facts.rolls_back => {
+            "stores successes only, and a failed request leaves nothing behind"
+        }
         StoredErrors::SuccessOnly => "stores successes only",
         StoredErrors::Reruns => "continues a failed request by design",
     };
@@ -295,7 +335,10 @@ fn retries_off(tool: &Tool) -> Vec<String> {
         http.method
     );
     let mut off = vec![between];
-    off.push("callers may repeat their call to Counterfoil with the same operation ID, never the action itself".to_owned());
+    off.push(
+        "callers may repeat their call to Counterfoil with the same operation ID, never the action itself"
+            .to_owned(),
+    );
     if !tool.recovery.destination_dedupes() {
         off.push("nothing at the destination would stop a second copy, so this matters most here".to_owned());
     }
@@ -347,14 +390,22 @@ mod tests {
         let plan = plan(&config.tools[&counterfoil::ToolName::parse("supplier.create_order").unwrap()]);
         // 24 h less 15 min, 1 min and half of 30 s.
         assert!(plan.stops[1].contains("later than 23h 43m 45s after the first"), "{plan}");
-        assert!(plan.assumptions.iter().any(|line| line.contains("15m (request_lifetime, assumed, not declared)")), "{plan}");
+        assert!(
+            plan.assumptions
+                .iter()
+                .any(|line| line.contains("15m (request_lifetime, assumed, not declared)")),
+            "{plan}"
+        );
         assert!(plan.identifier.contains("header Idempotency-Key"), "{plan}");
     }
 
     #[test]
     fn a_declared_lifetime_is_printed_as_declared() {
         let plan = plan_of("orders.cancel");
-        assert!(plan.assumptions.iter().any(|line| line.contains("10m (request_lifetime, declared)")), "{plan}");
+        assert!(
+            plan.assumptions.iter().any(|line| line.contains("10m (request_lifetime, declared)")),
+            "{plan}"
+        );
         assert!(plan.identifier.starts_with("the operation ID itself"), "{plan}");
     }
 

@@ -80,7 +80,10 @@ fn the_environment_reaches_the_configuration() {
     fs::write(folder.path().join("counterfoil.toml"), "").unwrap();
     let output = command(folder.path(), &["check"]).env("COUNTERFOIL_SERVER_LISTNE", "x").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stdout(&output).starts_with("environment variable COUNTERFOIL_SERVER_LISTNE: error: "), "{output:?}");
+    assert!(
+        stdout(&output).starts_with("environment variable COUNTERFOIL_SERVER_LISTNE: error: "),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -145,7 +148,10 @@ fn a_bad_command_line_ends_with_two_and_says_nothing_on_stdout() {
 #[test]
 fn help_shows_no_token() {
     let folder = tempfile::tempdir().unwrap();
-    let help = command(folder.path(), &["op", "show", "--help"]).env("COUNTERFOIL_TOKEN", "cf_canary").output().unwrap();
+    let help = command(folder.path(), &["op", "show", "--help"])
+        .env("COUNTERFOIL_TOKEN", "cf_canary")
+        .output()
+        .unwrap();
     assert_eq!(help.status.code(), Some(0));
     assert!(stdout(&help).contains("COUNTERFOIL_TOKEN") && !stdout(&help).contains("canary"));
 }

@@ -68,7 +68,9 @@ impl CommandError {
     pub fn exit(&self) -> Exit {
         match self.kind {
             Kind::Usage => Exit::Usage,
-            Kind::Config | Kind::Refused | Kind::Environment | Kind::BrokenPipe | Kind::Internal => Exit::Error,
+            Kind::Config | Kind::Refused | Kind::Environment | Kind::BrokenPipe | Kind::Internal => {
+                Exit::Error
+            }
         }
     }
 }
@@ -88,7 +90,12 @@ impl std::error::Error for CommandError {}
 impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self { kind: Kind::BrokenPipe, slug: None, message: error.to_string(), hints: Vec::new() };
+            return Self {
+                kind: Kind::BrokenPipe,
+                slug: None,
+                message: error.to_string(),
+                hints: Vec::new(),
+            };
         }
         Self::environment(error.to_string(), "check that the file or stream can be read and written")
     }

@@ -55,7 +55,8 @@ pub fn run(_args: &InitArgs, context: &mut Context<'_>) -> Result<Exit, CommandE
     let schema_written = write_new(&schema_path, &schema::text())?;
     let shown = |path: &Path| path.display().to_string();
     if context.out.json {
-        let written: Vec<String> = if schema_written { vec![shown(&path), shown(&schema_path)] } else { vec![shown(&path)] };
+        let written: Vec<String> =
+            if schema_written { vec![shown(&path), shown(&schema_path)] } else { vec![shown(&path)] };
         context.out.json(&serde_json::json!({ "written": written, "next": NEXT }))?;
     } else {
         context.out.note(format!("wrote {}", shown(&path)))?;

@@ -33,9 +33,11 @@ pub use self::output::Output;
 #[derive(Debug, Parser)]
 #[command(name = "counterfoil", version, propagate_version = false, subcommand_required = true)]
 #[command(arg_required_else_help = true, disable_help_subcommand = false, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 succeeded or done, 1 error, 2 usage, 3 outcome unknown or held, 4 rejected, \
+#[command(
+    after_help = "Exit codes: 0 succeeded or done, 1 error, 2 usage, 3 outcome unknown or held, 4 rejected, \
                         5 in progress, 6 waiting (approval, blocked, retry later).\n\
-                        Data goes to stdout, everything else to stderr.")]
+                        Data goes to stdout, everything else to stderr."
+)]
 pub struct Cli {
     /// What every command takes.
     #[command(flatten)]

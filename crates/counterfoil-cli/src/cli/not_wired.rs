@@ -8,5 +8,9 @@ use super::exit::Exit;
 /// # Errors
 /// Always.
 pub fn not_wired(command: &str) -> Result<Exit, CommandError> {
-    Err(CommandError::new(Kind::Internal, format!("{command} is not wired"), "`counterfoil help` lists the commands"))
+    Err(CommandError::new(
+        Kind::Internal,
+        format!("{command} is not wired"),
+        "`counterfoil help` lists the commands",
+    ))
 }

@@ -51,7 +51,11 @@ impl<'w> Output<'w> {
     ///
     /// # Errors
     /// Where the stream cannot be written.
-    pub fn json_list<T: Serialize>(&mut self, items: &[T], next_cursor: Option<&str>) -> Result<(), CommandError> {
+    pub fn json_list<T: Serialize>(
+        &mut self,
+        items: &[T],
+        next_cursor: Option<&str>,
+    ) -> Result<(), CommandError> {
         self.json(&serde_json::json!({ "items": items, "next_cursor": next_cursor }))
     }
 

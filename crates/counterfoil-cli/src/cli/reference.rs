@@ -6,18 +6,30 @@ use clap::{Command, CommandFactory as _};
 
 use super::Cli;
 
+const ROOT: &str = "counterfoil";
+
 /// The reference as Markdown.
 #[must_use]
 pub fn text() -> String {
     let mut root = Cli::command();
     root.build();
-    let mut text = String::from("# Command line\n\nWhat `counterfoil help` and `counterfoil COMMAND --help` print.\n");
-    describe(&root, "counterfoil", &mut text);
+    let mut text = String::from(
+        "# Command line\n\nWhat `counterfoil help` and `counterfoil COMMAND --help` print. The \
+                                 global options are listed once, here.\n",
+    );
+    describe(&root, ROOT, &mut text);
     text
 }
 
 fn describe(command: &Command, path: &str, text: &mut String) {
     // A fixed width and no terminal: the same text everywhere.
+    let mut command = command.clone();
+    if path != ROOT {
+        command = command.mut_args(|argument| {
+            let hide = argument.is_global_set();
+            argument.hide(hide)
+        });
+    }
     let help = command.clone().term_width(100).render_long_help().to_string();
     let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
     // Writing into a string cannot fail.

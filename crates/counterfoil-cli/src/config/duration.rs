@@ -11,8 +11,7 @@ use super::shape::{Definitions, Shape};
 /// The longest length: a hundred years, so that no sum of instants can overflow.
 const LONGEST: Duration = Duration::from_secs(36_500 * 86_400);
 
-const UNITS: [(&str, u64); 5] =
-    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 /// How to write one, for hints.
 pub const HOW: &str = "write a number and a unit: \"500ms\", \"30s\", \"15m\", \"24h\", \"90d\"";
@@ -98,7 +97,9 @@ mod tests {
         {
             assert_eq!(Length::parse(text).unwrap().0, Duration::from_millis(millis), "{text}");
         }
-        for (text, spelled) in [("24h", "1d"), ("90s", "90s"), ("60s", "1m"), ("0m", "0s"), ("1500ms", "1500ms")] {
+        for (text, spelled) in
+            [("24h", "1d"), ("90s", "90s"), ("60s", "1m"), ("0m", "0s"), ("1500ms", "1500ms")]
+        {
             assert_eq!(Length::parse(text).unwrap().to_string(), spelled);
         }
         for (millis, words) in [(0, "0s"), (85_425_000, "23h 43m 45s"), (86_400_500, "1d 500ms")] {
@@ -108,7 +109,20 @@ mod tests {
 
     #[test]
     fn refuses_everything_else() {
-        for text in ["", "5", "s", "-1s", "1.5h", "1 h", "1h30m", "5w", "99999999999999999999s", "36501d", "+5s", "٣s"] {
+        for text in [
+            "",
+            "5",
+            "s",
+            "-1s",
+            "1.5h",
+            "1 h",
+            "1h30m",
+            "5w",
+            "99999999999999999999s",
+            "36501d",
+            "+5s",
+            "٣s",
+        ] {
             assert!(Length::parse(text).is_err(), "{text:?}");
         }
     }

@@ -245,7 +245,8 @@ section! {
 
 impl ServerSection {
     /// What an absent section says.
-    pub const EMPTY: Self = Self { listen: None, database: None, lease: None, retention_interval: None, mark: None };
+    pub const EMPTY: Self =
+        Self { listen: None, database: None, lease: None, retention_interval: None, mark: None };
 }
 
 impl LimitsSection {

@@ -70,7 +70,8 @@ pub(super) fn read(
         for (pointer, text) in path_only.iter().zip(section.path_only.iter().flatten()) {
             if !url.slots.contains(&(Slot::Argument(pointer.clone()), Part::Path)) {
                 let message = format!("{pointer} does not stand in the URL's path");
-                let hint = format!("put `{{{pointer}}}` into a path segment of `url`, or leave it in the body");
+                let hint =
+                    format!("put `{{{pointer}}}` into a path segment of `url`, or leave it in the body");
                 checks.error(text.span(), &sub("path_only"), message, hint);
             }
         }
@@ -78,7 +79,12 @@ pub(super) fn read(
     if let Some(scope) = &section.scope
         && scope.get().trim().is_empty()
     {
-        checks.error(scope.span(), &sub("scope"), "an empty scope", "name the vendor account, or leave it out");
+        checks.error(
+            scope.span(),
+            &sub("scope"),
+            "an empty scope",
+            "name the vendor account, or leave it out",
+        );
     }
     Request {
         declaration: HttpDeclaration {
@@ -113,7 +119,12 @@ fn check_method(method: &At<String>, body: BodyKind, key: &str, checks: &mut Che
     const METHODS: [&str; 5] = ["POST", "PUT", "PATCH", "DELETE", "GET"];
     if !METHODS.contains(&method.get().as_str()) {
         let message = "this is no method that a write is sent with";
-        checks.error(method.span(), key, message, "write \"POST\", \"PUT\", \"PATCH\", \"DELETE\" or \"GET\"");
+        checks.error(
+            method.span(),
+            key,
+            message,
+            "write \"POST\", \"PUT\", \"PATCH\", \"DELETE\" or \"GET\"",
+        );
     } else if method.get() == "GET" {
         match body {
             BodyKind::None => checks.warning(
@@ -130,7 +141,12 @@ fn check_method(method: &At<String>, body: BodyKind, key: &str, checks: &mut Che
 }
 
 /// Reads a URL and checks that it may be called.
-pub(super) fn read_url(text: &At<String>, allow_private: bool, key: &str, checks: &mut Checks<'_>) -> Option<UrlTemplate> {
+pub(super) fn read_url(
+    text: &At<String>,
+    allow_private: bool,
+    key: &str,
+    checks: &mut Checks<'_>,
+) -> Option<UrlTemplate> {
     let url = match UrlTemplate::parse(text.get()) {
         Ok(url) => url,
         Err(error) => {
@@ -144,7 +160,8 @@ pub(super) fn read_url(text: &At<String>, allow_private: bool, key: &str, checks
     }
     let local = matches!(url.host, Host::Loopback | Host::Localhost);
     if !url.secure && !local {
-        let message = "plain http to a host that is not this machine: credentials and arguments go out readable";
+        let message =
+            "plain http to a host that is not this machine: credentials and arguments go out readable";
         if allow_private {
             checks.warning(text.span(), key, message, "use https");
         } else {
@@ -177,7 +194,8 @@ fn read_headers(section: &HttpSection, key: &str, checks: &mut Checks<'_>) -> Ve
 }
 
 fn is_token(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 fn read_bucket(
@@ -219,13 +237,19 @@ impl Request {
                 } else if RESERVED.contains(&name.to_ascii_lowercase().as_str())
                     || ["content-type", "accept", "user-agent"].contains(&name.to_ascii_lowercase().as_str())
                 {
-                    clash(format!("the sender writes {name} itself"), "name a header that the destination reads");
+                    clash(
+                        format!("the sender writes {name} itself"),
+                        "name a header that the destination reads",
+                    );
                 }
             }
             Place::Body(pointer) => self.check_body_place(pointer, &mut clash),
             Place::Query(name) => {
                 if self.url.as_ref().is_some_and(|url| url.query_names.contains(name)) {
-                    clash(format!("the URL has a parameter {name} already"), "the text is appended: remove it there");
+                    clash(
+                        format!("the URL has a parameter {name} already"),
+                        "the text is appended: remove it there",
+                    );
                 }
             }
             Place::Path(name) => {
@@ -240,7 +264,9 @@ impl Request {
 
     fn check_body_place(&self, pointer: &Pointer, clash: &mut impl FnMut(String, &str)) {
         match self.declaration.body {
-            BodyKind::None => clash("there is no body to put it in".to_owned(), "use `header:NAME`, or another `body`"),
+            BodyKind::None => {
+                clash("there is no body to put it in".to_owned(), "use `header:NAME`, or another `body`")
+            }
             BodyKind::Form if pointer.tokens().len() != 1 => {
                 clash("a form is flat: it has no member inside a member".to_owned(), "write `body:/NAME`");
             }
@@ -252,19 +278,30 @@ impl Request {
             Slot::Reference | Slot::Named(_) => false,
         });
         if in_url || self.declaration.path_only.iter().any(takes) {
-            clash(format!("{pointer} is an argument that the URL uses"), "name a member that no argument has");
+            clash(
+                format!("{pointer} is an argument that the URL uses"),
+                "name a member that no argument has",
+            );
         }
     }
 
     /// Checks that every placeholder of the request has something that fills it.
-    pub fn check_slots(&self, place: Option<&Place>, section: &HttpSection, key: &str, checks: &mut Checks<'_>) {
+    pub fn check_slots(
+        &self,
+        place: Option<&Place>,
+        section: &HttpSection,
+        key: &str,
+        checks: &mut Checks<'_>,
+    ) {
         for (slot, part) in self.url.iter().flat_map(|url| &url.slots) {
             let message = match (slot, place) {
                 (Slot::Argument(_), _) | (Slot::Reference, Some(_)) => continue,
                 (Slot::Reference, None) => {
                     "`{reference}` stands for a declared key or reference, and there is none".to_owned()
                 }
-                (Slot::Named(name), Some(Place::Path(filled))) if name == filled && *part == Part::Path => continue,
+                (Slot::Named(name), Some(Place::Path(filled))) if name == filled && *part == Part::Path => {
+                    continue;
+                }
                 (Slot::Named(name), _) => format!("nothing fills `{{{name}}}`"),
             };
             let hint = "write `{/pointer}` for an argument, or declare the key as `path:NAME`";
@@ -287,7 +324,10 @@ pub(super) fn read_place(text: &At<String>, key: &str, checks: &mut Checks<'_>) 
     let place = match kind {
         "header" if is_token(name) => Some(Place::Header(name.to_owned())),
         "query" if plain(name) => Some(Place::Query(name.to_owned())),
-        "path" if super::template::is_word(name) && !matches!(name, "reference" | "operation_id" | "account") => {
+        "path"
+            if super::template::is_word(name)
+                && !matches!(name, "reference" | "operation_id" | "account") =>
+        {
             Some(Place::Path(name.to_owned()))
         }
         "body" => match Pointer::parse(name) {

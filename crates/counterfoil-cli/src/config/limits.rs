@@ -47,7 +47,8 @@ impl Limits {
         let most = Self::default();
         let mut read = |key: &str, value: Option<&At<u64>>, most: usize, least: u64| {
             let Some(value) = value else { return most };
-            let fits = usize::try_from(*value.get()).ok().filter(|given| (*given as u64) >= least && *given <= most);
+            let fits =
+                usize::try_from(*value.get()).ok().filter(|given| (*given as u64) >= least && *given <= most);
             fits.unwrap_or_else(|| {
                 let message = format!("{} is outside {least} to {most}", value.get());
                 let hint = "a limit may be lowered, never raised";
@@ -56,7 +57,12 @@ impl Limits {
             })
         };
         Self {
-            arguments_bytes: read("arguments_bytes", section.arguments_bytes.as_ref(), most.arguments_bytes, 2),
+            arguments_bytes: read(
+                "arguments_bytes",
+                section.arguments_bytes.as_ref(),
+                most.arguments_bytes,
+                2,
+            ),
             result_bytes: read("result_bytes", section.result_bytes.as_ref(), most.result_bytes, 0),
             task_bytes: read("task_bytes", section.task_bytes.as_ref(), most.task_bytes, 1),
             depth: read("depth", section.depth.as_ref(), most.depth, 1),

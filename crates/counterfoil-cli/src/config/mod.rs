@@ -197,7 +197,10 @@ fn check(
     let no_destinations = BTreeMap::new();
     let destinations = file.destinations.as_ref().unwrap_or(&no_destinations);
     check_destinations(destinations, file, checks);
-    let around = tool::Surroundings { lease: server.as_ref().map_or(server::DEFAULT_LEASE, |server| server.lease), destinations };
+    let around = tool::Surroundings {
+        lease: server.as_ref().map_or(server::DEFAULT_LEASE, |server| server.lease),
+        destinations,
+    };
     let mut tools = BTreeMap::new();
     for (name, section) in file.tools.iter().flatten() {
         if let Some(declared) = tool::read(name, section, &around, checks) {
@@ -224,7 +227,12 @@ fn check_destinations(
             http.get().destination.as_ref().map(|named| named.get() == name.get())
         };
         if !file.tools.iter().flatten().any(|(_, section)| named(section) == Some(true)) {
-            checks.warning(name.span(), &key, "no tool names it", "write destination = \"…\" in a tool's `http`");
+            checks.warning(
+                name.span(),
+                &key,
+                "no tool names it",
+                "write destination = \"…\" in a tool's `http`",
+            );
         }
     }
 }

@@ -12,7 +12,12 @@ use super::shape::At;
 pub(super) fn member(text: &At<String>, key: &str, checks: &mut Checks<'_>) -> Option<Pointer> {
     let read = pointer(text, key, checks)?;
     if read.is_root() {
-        checks.error(text.span(), key, "the empty pointer names the whole document", "name a member: \"/total\"");
+        checks.error(
+            text.span(),
+            key,
+            "the empty pointer names the whole document",
+            "name a member: \"/total\"",
+        );
         return None;
     }
     Some(read)
@@ -23,7 +28,12 @@ pub(super) fn pointer(text: &At<String>, key: &str, checks: &mut Checks<'_>) -> 
     match Pointer::parse(text.get()) {
         Ok(pointer) => Some(pointer),
         Err(error) => {
-            checks.error(text.span(), key, format!("bad pointer: {error}"), "write \"/member\" or \"/outer/inner\"");
+            checks.error(
+                text.span(),
+                key,
+                format!("bad pointer: {error}"),
+                "write \"/member\" or \"/outer/inner\"",
+            );
             None
         }
     }
@@ -40,7 +50,12 @@ pub(super) fn length(value: Option<&At<Length>>, default: Duration) -> Duration 
 }
 
 /// A length that must not be zero, or its default.
-pub(super) fn positive(value: Option<&At<Length>>, default: Duration, key: &str, checks: &mut Checks<'_>) -> Duration {
+pub(super) fn positive(
+    value: Option<&At<Length>>,
+    default: Duration,
+    key: &str,
+    checks: &mut Checks<'_>,
+) -> Duration {
     if let Some(value) = value
         && value.get().0.is_zero()
     {

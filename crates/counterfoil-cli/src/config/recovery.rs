@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use counterfoil::KeyFormat;
 use counterfoil::recovery::{
-    ASSUMED_LIFETIME, DEFAULT_LOOKUP_FOR, DEFAULT_SKEW, KeyFacts, LookUpFacts, LookUpRequest, NoneFacts, Place,
-    Recovery, ReferenceFacts, StoredErrors,
+    ASSUMED_LIFETIME, DEFAULT_LOOKUP_FOR, DEFAULT_SKEW, KeyFacts, LookUpFacts, LookUpRequest, NoneFacts,
+    Place, Recovery, ReferenceFacts, StoredErrors,
 };
 
 use super::duration::spell;
@@ -226,7 +226,10 @@ impl Reader<'_, '_, '_> {
         };
         let (lookup, lookup_for) = self.look_up();
         if self.section.lookup.is_none() {
-            self.missing("lookup", "its conflict answer only says that the record exists: say how to fetch it");
+            self.missing(
+                "lookup",
+                "its conflict answer only says that the record exists: say how to fetch it",
+            );
         }
         let facts = ReferenceFacts {
             reference: reference?,
@@ -246,7 +249,10 @@ impl Reader<'_, '_, '_> {
         let (key_format, key_max_len) = self.format();
         let (lookup, lookup_for) = self.look_up();
         if self.section.lookup.is_none() {
-            self.missing("lookup", "lookup = { method = \"GET\", url = \"…{reference}\", found = \"/items/0/id\" }");
+            self.missing(
+                "lookup",
+                "lookup = { method = \"GET\", url = \"…{reference}\", found = \"/items/0/id\" }",
+            );
         }
         let request_lifetime = self.lifetime();
         if let Some(authoritative) = &self.section.authoritative
@@ -255,7 +261,12 @@ impl Reader<'_, '_, '_> {
         {
             let key = self.sub("authoritative");
             let message = "without `request_lifetime` nothing bounds a request, so a look-up that finds nothing never counts";
-            self.checks.warning(authoritative.span(), &key, message, "declare how old a request the destination still executes");
+            self.checks.warning(
+                authoritative.span(),
+                &key,
+                message,
+                "declare how old a request the destination still executes",
+            );
         }
         let facts = LookUpFacts {
             reference: reference?,
@@ -317,7 +328,8 @@ impl Reader<'_, '_, '_> {
         };
         if most < needs {
             let message = format!("`{format}` is {needs} bytes long, which is more than {most}");
-            let hint = if most >= 22 { "write key_format = \"base64url22\"" } else { "no format is that short" };
+            let hint =
+                if most >= 22 { "write key_format = \"base64url22\"" } else { "no format is that short" };
             self.error(value.span(), "key_max_len", message, hint);
         }
         (format, Some(most))
@@ -328,12 +340,18 @@ impl Reader<'_, '_, '_> {
         match (stored_errors, rolls_back) {
             (StoredErrors::All | StoredErrors::Reruns, Some(value)) => {
                 let hint = "remove it, or say what the destination stores";
-                self.error(value.span(), "rolls_back", "only `stored_errors = \"success_only\"` asks for it", hint);
+                self.error(
+                    value.span(),
+                    "rolls_back",
+                    "only `stored_errors = \"success_only\"` asks for it",
+                    hint,
+                );
             }
             (StoredErrors::SuccessOnly, value) if !value.is_some_and(|value| *value.get()) => {
                 let key = self.sub("stored_errors");
                 let at = self.section.stored_errors.as_ref().map_or(0..0, At::span);
-                let message = "a failed request may leave something behind, so a lost reply is held for a person";
+                let message =
+                    "a failed request may leave something behind, so a lost reply is held for a person";
                 let hint = "if a failure leaves nothing behind at the destination, write rolls_back = true";
                 self.checks.warning(at, &key, message, hint);
             }
@@ -362,8 +380,15 @@ impl Reader<'_, '_, '_> {
         let lookup_for = length(self.section.lookup_for.as_ref(), DEFAULT_LOOKUP_FOR);
         let Some(value) = &self.section.lookup else {
             for (name, at) in given(self.section) {
-                if matches!(name, "must_match" | "lookup_for") && facts(*self.section.kind.get()).contains(&name) {
-                    self.error(at, name, "there is no look-up that it belongs to", "declare `lookup`, or remove it");
+                if matches!(name, "must_match" | "lookup_for")
+                    && facts(*self.section.kind.get()).contains(&name)
+                {
+                    self.error(
+                        at,
+                        name,
+                        "there is no look-up that it belongs to",
+                        "declare `lookup`, or remove it",
+                    );
                 }
             }
             return (None, lookup_for);
@@ -371,7 +396,12 @@ impl Reader<'_, '_, '_> {
         let section = match value.get() {
             LookUpValue::Request(section) => section,
             LookUpValue::Worker => {
-                self.error(value.span(), "lookup", NOT_IN_THIS_VERSION, "declare the request that finds the record");
+                self.error(
+                    value.span(),
+                    "lookup",
+                    NOT_IN_THIS_VERSION,
+                    "declare the request that finds the record",
+                );
                 return (None, lookup_for);
             }
         };
@@ -381,9 +411,11 @@ impl Reader<'_, '_, '_> {
             self.error(at, "lookup.method", "a look-up changes nothing", "write \"GET\" or \"POST\"");
         }
         self.check_look_up_url(&section.url);
-        let (found_key, count_key, match_key) = (self.sub("lookup.found"), self.sub("lookup.count"), self.sub("must_match"));
+        let (found_key, count_key, match_key) =
+            (self.sub("lookup.found"), self.sub("lookup.count"), self.sub("must_match"));
         let found = member(&section.found, &found_key, self.checks);
-        let count = section.count.as_ref().and_then(|text| super::read::pointer(text, &count_key, self.checks));
+        let count =
+            section.count.as_ref().and_then(|text| super::read::pointer(text, &count_key, self.checks));
         let must_match = members(self.section.must_match.as_ref().map(At::get), &match_key, self.checks);
         let request = found.map(|found| LookUpRequest {
             method: method.to_owned(),
@@ -409,8 +441,14 @@ impl Reader<'_, '_, '_> {
             && *authoritative.get()
             && !template.names_reference()
         {
-            let message = "a look-up without `{reference}` cannot be authoritative: it does not ask for this operation";
-            self.error(authoritative.span(), "authoritative", message, "put `{reference}` into the look-up's url");
+            let message =
+                "a look-up without `{reference}` cannot be authoritative: it does not ask for this operation";
+            self.error(
+                authoritative.span(),
+                "authoritative",
+                message,
+                "put `{reference}` into the look-up's url",
+            );
         }
     }
 }

@@ -161,12 +161,24 @@ impl<'t> Checks<'t> {
     }
 
     /// Adds something that keeps the configuration from loading.
-    pub fn error(&mut self, at: Range<usize>, key: &str, message: impl Into<String>, hint: impl Into<String>) {
+    pub fn error(
+        &mut self,
+        at: Range<usize>,
+        key: &str,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
         self.add(Severity::Error, at, key, message.into(), hint.into());
     }
 
     /// Adds something that somebody should look at.
-    pub fn warning(&mut self, at: Range<usize>, key: &str, message: impl Into<String>, hint: impl Into<String>) {
+    pub fn warning(
+        &mut self,
+        at: Range<usize>,
+        key: &str,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
         self.add(Severity::Warning, at, key, message.into(), hint.into());
     }
 

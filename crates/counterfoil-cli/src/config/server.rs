@@ -58,7 +58,12 @@ pub(super) fn read(section: &ServerSection, path: &Path, checks: &mut Checks<'_>
     };
     let bounds = [
         ("lease", &section.lease, Duration::from_secs(1), Duration::from_secs(3_600)),
-        ("retention_interval", &section.retention_interval, Duration::from_secs(1), Duration::from_secs(86_400)),
+        (
+            "retention_interval",
+            &section.retention_interval,
+            Duration::from_secs(1),
+            Duration::from_secs(86_400),
+        ),
     ];
     for (key, value, least, most) in bounds {
         if let Some(value) = value

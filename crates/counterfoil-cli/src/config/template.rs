@@ -66,7 +66,8 @@ pub struct UrlTemplate {
     pub query_names: Vec<String>,
 }
 
-const SHAPE: &str = "write \"https://HOST/PATH?NAME=VALUE\", with placeholders only in path segments and query values";
+const SHAPE: &str =
+    "write \"https://HOST/PATH?NAME=VALUE\", with placeholders only in path segments and query values";
 
 impl UrlTemplate {
     /// Takes a URL template apart.
@@ -101,7 +102,10 @@ impl UrlTemplate {
             return wrong("the host is fixed: no placeholder may stand in it", SHAPE);
         }
         if tail.contains('#') {
-            return wrong("a request has no fragment (`#…`)", "leave the fragment out; encode a literal # as %23");
+            return wrong(
+                "a request has no fragment (`#…`)",
+                "leave the fragment out; encode a literal # as %23",
+            );
         }
         let host = host(authority)?;
         check_literal(tail)?;
@@ -143,11 +147,16 @@ fn check_literal(tail: &str) -> Result<(), TemplateError> {
                 true
             }
             _ if inside => true,
-            b'%' => tail.as_bytes().get(at + 1..at + 3).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit)),
+            b'%' => {
+                tail.as_bytes().get(at + 1..at + 3).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit))
+            }
             _ => byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?".contains(&byte),
         };
         if !fits {
-            return wrong("the URL holds a character that must be percent-encoded", "write it as % and two hex digits");
+            return wrong(
+                "the URL holds a character that must be percent-encoded",
+                "write it as % and two hex digits",
+            );
         }
     }
     Ok(())
@@ -166,7 +175,8 @@ fn collect(text: &str, part: Part, slots: &mut Vec<(Slot, Part)>) -> Result<(), 
 }
 
 fn slot(inside: &str) -> Result<Slot, TemplateError> {
-    const HINT: &str = "write `{/pointer}` for an argument, `{reference}` for the key or reference as it was sent";
+    const HINT: &str =
+        "write `{/pointer}` for an argument, `{reference}` for the key or reference as it was sent";
     if inside.starts_with('/') {
         return match Pointer::parse(inside) {
             Ok(pointer) => Ok(Slot::Argument(pointer)),
@@ -197,7 +207,9 @@ fn host(authority: &str) -> Result<Host, TemplateError> {
     }
     let (name, port) = match authority.strip_prefix('[').and_then(|open| open.split_once(']')) {
         Some((address, after)) => match address.parse::<Ipv6Addr>() {
-            Ok(address) => return port_fits(after.strip_prefix(':'), after).map(|()| kind(IpAddr::V6(address))),
+            Ok(address) => {
+                return port_fits(after.strip_prefix(':'), after).map(|()| kind(IpAddr::V6(address)));
+            }
             Err(_) => return wrong("the host is no IPv6 address", SHAPE),
         },
         None => match authority.split_once(':') {
@@ -216,7 +228,10 @@ fn host(authority: &str) -> Result<Host, TemplateError> {
     // Resolvers read `127.1`, `0x7f.1` and `2130706433` as addresses too, past any check of the text.
     let last = name.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     if last.bytes().all(|byte| byte.is_ascii_digit()) || last.to_ascii_lowercase().starts_with("0x") {
-        return wrong("the host looks like an address in an unusual spelling", "write all four decimal parts: 127.0.0.1");
+        return wrong(
+            "the host looks like an address in an unusual spelling",
+            "write all four decimal parts: 127.0.0.1",
+        );
     }
     let lower = name.trim_end_matches('.').to_ascii_lowercase();
     Ok(if lower == "localhost" || lower.ends_with(".localhost") { Host::Localhost } else { Host::Name })
@@ -225,7 +240,10 @@ fn host(authority: &str) -> Result<Host, TemplateError> {
 fn port_fits(port: Option<&str>, after: &str) -> Result<(), TemplateError> {
     match port {
         None if after.is_empty() => Ok(()),
-        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0) => {
+        Some(port)
+            if port.bytes().all(|byte| byte.is_ascii_digit())
+                && port.parse::<u16>().is_ok_and(|port| port > 0) =>
+        {
             Ok(())
         }
         Some(_) | None => wrong("the port is no number from 1 to 65535", SHAPE),
@@ -282,7 +300,10 @@ pub enum Secret {
 /// Where it holds control characters, a `${…}` that is no name and no file, or another placeholder.
 pub fn header_secrets(text: &str) -> Result<Vec<Secret>, TemplateError> {
     if text.is_empty() || !text.bytes().all(|byte| byte == b' ' || byte == b'\t' || byte.is_ascii_graphic()) {
-        return wrong("a header value holds visible ASCII characters, spaces and tabs only", "check the quotes");
+        return wrong(
+            "a header value holds visible ASCII characters, spaces and tabs only",
+            "check the quotes",
+        );
     }
     let (mut secrets, mut plain, mut rest) = (Vec::new(), String::new(), text);
     while let Some(at) = rest.find("${") {
@@ -340,7 +361,8 @@ mod tests {
 
     #[test]
     fn takes_urls_apart() {
-        let url = UrlTemplate::parse("https://a.example:8443/o/{/order/id}/x-{key}?ref={reference}&z=1").unwrap();
+        let url =
+            UrlTemplate::parse("https://a.example:8443/o/{/order/id}/x-{key}?ref={reference}&z=1").unwrap();
         assert!(url.secure && url.names_reference());
         assert_eq!(url.host, Host::Name);
         assert_eq!(url.query_names, ["ref", "z"]);

@@ -88,7 +88,9 @@ fn a_missing_secret_is_a_warning() {
 
 /// A tool whose sections are the given ones, beginning on line 1.
 fn order(http: &str, recovery: &str, more: &str) -> String {
-    format!("[tools.t]\n{more}\n[tools.t.http]\nmethod = \"POST\"\nurl = \"https://a.example/o\"\n{http}\n[tools.t.recovery]\n{recovery}\n")
+    format!(
+        "[tools.t]\n{more}\n[tools.t.http]\nmethod = \"POST\"\nurl = \"https://a.example/o\"\n{http}\n[tools.t.recovery]\n{recovery}\n"
+    )
 }
 
 const KEYED: &str = "kind = \"idempotency_key\"\nkey = \"header:Idempotency-Key\"\nretention = \"24h\"";
@@ -96,7 +98,8 @@ const KEYED: &str = "kind = \"idempotency_key\"\nkey = \"header:Idempotency-Key\
 /// The sole error of a text: line, message and hint.
 fn refused(text: &str) -> (usize, String, String) {
     let report = read(text).expect_err(text);
-    let errors: Vec<_> = report.findings.iter().filter(|finding| finding.severity == Severity::Error).collect();
+    let errors: Vec<_> =
+        report.findings.iter().filter(|finding| finding.severity == Severity::Error).collect();
     assert_eq!(errors.len(), 1, "{text}\n{report}");
     (errors[0].line().unwrap_or(0), errors[0].message.clone(), errors[0].hint.clone())
 }
@@ -118,7 +121,12 @@ fn bad_files_are_refused_at_their_line_with_a_hint() {
         ("[sever]\n".into(), 1, "unknown key `sever`", "did you mean `server`?"),
         ("[limits]\ncolour = 5\n".into(), 2, "unknown key `colour`", "known here: arguments_bytes"),
         (order("mehtod = \"x\"", KEYED, ""), 6, "unknown key `mehtod`", "did you mean `method`?"),
-        (order("", "kind = \"idempotency-key\"", ""), 8, "unknown word `idempotency-key`", "did you mean `idempotency_key`?"),
+        (
+            order("", "kind = \"idempotency-key\"", ""),
+            8,
+            "unknown word `idempotency-key`",
+            "did you mean `idempotency_key`?",
+        ),
         (order("", "kind = \"none\"\nrequest_lifetime = \"1w\"", ""), 9, "\"1w\" is no duration", "\"24h\""),
         ("[tools.t]\n[tools.t.http]\nmethod = \"POST\"\n".into(), 2, "`url` is missing", "add `url`"),
         (order("", "key = \"header:K\"", ""), 7, "`kind` is missing", "add `kind`"),
@@ -131,33 +139,88 @@ fn bad_files_are_refused_at_their_line_with_a_hint() {
         ("[limits]\narguments_bytes = 262145\n".into(), 2, "outside 2 to 262144", "never raised"),
         ("[limits]\nwaiters = 0\n".into(), 2, "outside 1 to 1000", "never raised"),
         // Names and carriers.
-        ("[tools.\"a b\"]\n[tools.\"a b\".recovery]\nkind = \"transaction\"\n".into(), 1, "tool may hold only", "supplier"),
-        ("\n[tools.t]\n[tools.t.http]\nmethod=\"POST\"\nurl=\"https://a.example\"\n".into(), 2, "without `recovery`", "idempotency_key"),
-        ("[tools.t]\n[tools.t.recovery]\nkind = \"none\"\n".into(), 1, "nobody carries", "[tools.\"t\".http]"),
+        (
+            "[tools.\"a b\"]\n[tools.\"a b\".recovery]\nkind = \"transaction\"\n".into(),
+            1,
+            "tool may hold only",
+            "supplier",
+        ),
+        (
+            "\n[tools.t]\n[tools.t.http]\nmethod=\"POST\"\nurl=\"https://a.example\"\n".into(),
+            2,
+            "without `recovery`",
+            "idempotency_key",
+        ),
+        (
+            "[tools.t]\n[tools.t.recovery]\nkind = \"none\"\n".into(),
+            1,
+            "nobody carries",
+            "[tools.\"t\".http]",
+        ),
         (order("", "kind = \"transaction\"", ""), 3, "own transaction", "remove the section"),
         (order("", KEYED, "accounts = []"), 2, "empty list", "for all"),
         (order("", KEYED, "accounts = [\"a/b\"]"), 2, "account may hold only", "kitchen"),
         (order("", KEYED, "accounts = [\"a\", \"a\"]"), 2, "twice", "remove one"),
         // Cross checks.
-        (order("", KEYED, "retention = \"10m\""), 2, "shorter than the retry window (budget.elapsed 15m)", "at least 15m"),
-        (order("", KEYED, "approval = \"required\"\nretention = \"24h\""), 3, "approval_expires 1d", "at least 1455m"),
+        (
+            order("", KEYED, "retention = \"10m\""),
+            2,
+            "shorter than the retry window (budget.elapsed 15m)",
+            "at least 15m",
+        ),
+        (
+            order("", KEYED, "approval = \"required\"\nretention = \"24h\""),
+            3,
+            "approval_expires 1d",
+            "at least 1455m",
+        ),
         (order("", &KEYED.replace("24h", "16m"), ""), 10, "never opens: 16m", "request_lifetime"),
         (order("", &KEYED.replace("24h", "975s"), ""), 10, "never opens", "request_lifetime"),
         (order("", &format!("{KEYED}\nkey_format = \"raw\""), ""), 11, "not scoped", "exactly one account"),
-        (order("", &format!("{KEYED}\nkey_format = \"raw\""), "accounts = [\"a\", \"b\"]"), 11, "not scoped", "exactly one account"),
+        (
+            order("", &format!("{KEYED}\nkey_format = \"raw\""), "accounts = [\"a\", \"b\"]"),
+            11,
+            "not scoped",
+            "exactly one account",
+        ),
         (order("", &format!("{KEYED}\nkey_max_len = 25"), ""), 11, "32 bytes long", "base64url22"),
         (order("", &format!("{KEYED}\nkey_max_len = 10"), ""), 11, "32 bytes long", "no format"),
         (order("", &format!("{KEYED}\nrolls_back = true"), ""), 11, "success_only", "remove it"),
         (order("", &format!("{KEYED}\nmust_match = [\"/a\"]"), ""), 11, "no look-up", "declare `lookup`"),
-        (order("", &format!("{KEYED}\nunique_for = \"1d\""), ""), 11, "`unique_for` is no fact of kind `idempotency_key`", "takes key"),
+        (
+            order("", &format!("{KEYED}\nunique_for = \"1d\""), ""),
+            11,
+            "`unique_for` is no fact of kind `idempotency_key`",
+            "takes key",
+        ),
         (order("", "kind = \"none\"\nskew = \"1s\"", ""), 9, "no fact of kind `none`", "request_lifetime"),
         (order("", "kind = \"idempotency_key\"\nretention = \"1d\"", ""), 8, "needs `key`", "header:"),
         (order("", "kind = \"idempotency_key\"\nkey = \"header:K\"", ""), 8, "needs `retention`", "24h"),
         (order("", "kind = \"lookup\"\nreference = \"body:/r\"", ""), 8, "needs `lookup`", "url"),
-        (order("", &look.replace("lookup\"", "unique_reference\""), ""), 8, "conflict answer", "duplicate_of_ours"),
-        (order("", &format!("{look}\nauthoritative = true\nrequest_lifetime = \"5m\"").replace("?r={reference}", ""), ""), 11, "cannot be authoritative", "{reference}"),
+        (
+            order("", &look.replace("lookup\"", "unique_reference\""), ""),
+            8,
+            "conflict answer",
+            "duplicate_of_ours",
+        ),
+        (
+            order(
+                "",
+                &format!("{look}\nauthoritative = true\nrequest_lifetime = \"5m\"")
+                    .replace("?r={reference}", ""),
+                "",
+            ),
+            11,
+            "cannot be authoritative",
+            "{reference}",
+        ),
         (order("", &look.replace("{reference}", "{ref}"), ""), 10, "nothing fills `{ref}`", "{reference}"),
-        (order("", &look.replace("url = \"https", "method = \"DELETE\", url = \"https"), ""), 10, "changes nothing", "GET"),
+        (
+            order("", &look.replace("url = \"https", "method = \"DELETE\", url = \"https"), ""),
+            10,
+            "changes nothing",
+            "GET",
+        ),
         (order("", &look.replace("https", "http"), ""), 10, "plain http", "https"),
         (order("", &look.replace("\"/id\"", "\"id\""), ""), 10, "begins with `/`", "/member"),
         // Places.
@@ -165,12 +228,42 @@ fn bad_files_are_refused_at_their_line_with_a_hint() {
         (order("", &KEYED.replace("header:Idempotency-Key", "header:a b"), ""), 9, "no place", "header:NAME"),
         (order("", &KEYED.replace("header:Idempotency-Key", "body:x"), ""), 9, "no place", "body:/pointer"),
         (order("", &KEYED.replace("Idempotency-Key", "Host"), ""), 9, "writes Host itself", "name a header"),
-        (order("headers = { idempotency-key = \"1\" }", KEYED, ""), 9, "sets Idempotency-Key too", "remove it"),
-        (order("body = \"none\"", &KEYED.replace("header:Idempotency-Key", "body:/k"), ""), 9, "no body", "header:NAME"),
-        (order("body = \"form\"", &KEYED.replace("header:Idempotency-Key", "body:/a/k"), ""), 9, "a form is flat", "body:/NAME"),
-        (with_url("https://a.example/o?k=1", &KEYED.replace("header:Idempotency-Key", "query:k")), 9, "parameter k already", "appended"),
-        (order("", &KEYED.replace("header:Idempotency-Key", "path:k"), ""), 9, "does not stand in the URL's path", "path segment"),
-        (with_url("https://a.example/{/k}", &KEYED.replace("header:Idempotency-Key", "body:/k")), 9, "argument that the URL uses", "no argument has"),
+        (
+            order("headers = { idempotency-key = \"1\" }", KEYED, ""),
+            9,
+            "sets Idempotency-Key too",
+            "remove it",
+        ),
+        (
+            order("body = \"none\"", &KEYED.replace("header:Idempotency-Key", "body:/k"), ""),
+            9,
+            "no body",
+            "header:NAME",
+        ),
+        (
+            order("body = \"form\"", &KEYED.replace("header:Idempotency-Key", "body:/a/k"), ""),
+            9,
+            "a form is flat",
+            "body:/NAME",
+        ),
+        (
+            with_url("https://a.example/o?k=1", &KEYED.replace("header:Idempotency-Key", "query:k")),
+            9,
+            "parameter k already",
+            "appended",
+        ),
+        (
+            order("", &KEYED.replace("header:Idempotency-Key", "path:k"), ""),
+            9,
+            "does not stand in the URL's path",
+            "path segment",
+        ),
+        (
+            with_url("https://a.example/{/k}", &KEYED.replace("header:Idempotency-Key", "body:/k")),
+            9,
+            "argument that the URL uses",
+            "no argument has",
+        ),
         // The request.
         (with_url("http://a.example/o", KEYED), 5, "plain http", "https"),
         (with_url("https://10.0.0.1/o", KEYED), 5, "private, link-local", "allow_private"),
@@ -183,9 +276,20 @@ fn bad_files_are_refused_at_their_line_with_a_hint() {
         (order("headers = { X = \"${\" }", KEYED, ""), 6, "not closed", "${NAME}"),
         (order("headers = { Host = \"a\" }", KEYED, ""), 6, "itself", "remove"),
         (order("headers = { X-A = \"1\", x-a = \"2\" }", KEYED, ""), 6, "twice", "case"),
-        (order("destination = \"suplier\"", KEYED, "") + "[destinations.supplier]\nrate = 1\nburst = 1\n", 6, "no such section", "did you mean `supplier`?"),
+        (
+            order("destination = \"suplier\"", KEYED, "") + "[destinations.supplier]\nrate = 1\nburst = 1\n",
+            6,
+            "no such section",
+            "did you mean `supplier`?",
+        ),
         (order("path_only = [\"/id\"]", KEYED, ""), 6, "does not stand", "path segment"),
-        (with_url("https://a.example/{/a/b}", KEYED).replace("\n\n[tools.t.rec", "\npath_only = [\"/a/b\"]\n[tools.t.rec"), 6, "members of the arguments object", "/order_id"),
+        (
+            with_url("https://a.example/{/a/b}", KEYED)
+                .replace("\n\n[tools.t.rec", "\npath_only = [\"/a/b\"]\n[tools.t.rec"),
+            6,
+            "members of the arguments object",
+            "/order_id",
+        ),
         (order("timeout = \"0s\"", KEYED, ""), 6, "length of zero", "30s"),
         (order("receipt_reference = \"id\"", KEYED, ""), 6, "begins with `/`", "/member"),
         (order("", KEYED, "sensitive = [\"phone\"]"), 2, "begins with `/`", "/member"),
@@ -194,10 +298,30 @@ fn bad_files_are_refused_at_their_line_with_a_hint() {
         (order("", KEYED, "").replace("POST", "GET"), 4, "a GET has no body", "none"),
         // Budget, outcomes, buckets.
         (order("", KEYED, "") + "[tools.t.budget]\nattempts = 0\n", 12, "1 to 1000", "single try"),
-        (order("", KEYED, "") + "[tools.t.budget]\nfirst_delay = \"2m\"\n", 12, "longer than the longest", "max_delay"),
-        (order("", KEYED, "") + "[[tools.t.outcomes]]\nmeans = \"rejected\"\n", 11, "every answer", "which answers"),
-        (order("", KEYED, "") + "[[tools.t.outcomes]]\nstatus = 42\nmeans = \"rejected\"\n", 12, "200 to 599", "409"),
-        (order("destination = \"s\"", KEYED, "") + "[destinations.s]\nrate = 0\nburst = 1\n", 12, "sends per second", "rate = 10"),
+        (
+            order("", KEYED, "") + "[tools.t.budget]\nfirst_delay = \"2m\"\n",
+            12,
+            "longer than the longest",
+            "max_delay",
+        ),
+        (
+            order("", KEYED, "") + "[[tools.t.outcomes]]\nmeans = \"rejected\"\n",
+            11,
+            "every answer",
+            "which answers",
+        ),
+        (
+            order("", KEYED, "") + "[[tools.t.outcomes]]\nstatus = 42\nmeans = \"rejected\"\n",
+            12,
+            "200 to 599",
+            "409",
+        ),
+        (
+            order("destination = \"s\"", KEYED, "") + "[destinations.s]\nrate = 0\nburst = 1\n",
+            12,
+            "sends per second",
+            "rate = 10",
+        ),
     ];
     for (text, line, message, hint) in table {
         let (at, said, hinted) = refused(&text);
@@ -237,7 +361,10 @@ fn what_this_version_does_not_build_is_refused() {
         assert_eq!((finding.key.as_str(), finding.line()), (key, Some(line)), "{text}\n{report}");
         assert!(!finding.hint.is_empty() && rest.is_empty(), "{text}\n{report}");
     }
-    for lookup in ["lookup = \"worker\"", "lookup = { tool = \"search\", arguments = { a = 1 }, url = \"https://a.example/{reference}\", found = \"/0\" }"] {
+    for lookup in [
+        "lookup = \"worker\"",
+        "lookup = { tool = \"search\", arguments = { a = 1 }, url = \"https://a.example/{reference}\", found = \"/0\" }",
+    ] {
         let report = read(&order("", &format!("{look}{lookup}"), "")).unwrap_err();
         assert!(report.findings.iter().all(|finding| finding.message == "not in this version"), "{report}");
         assert_eq!(report.findings[0].line(), Some(10));
@@ -246,7 +373,8 @@ fn what_this_version_does_not_build_is_refused() {
 
 #[test]
 fn all_errors_of_a_file_come_at_once() {
-    let text = order("timeout = \"0s\"", &KEYED.replace("24h", "1m"), "volatile = [\"x\"]").replace("POST", "TRACE");
+    let text =
+        order("timeout = \"0s\"", &KEYED.replace("24h", "1m"), "volatile = [\"x\"]").replace("POST", "TRACE");
     let lines: Vec<_> = read(&text).unwrap_err().findings.iter().map(Finding::line).collect();
     assert_eq!(lines, [Some(2), Some(4), Some(6), Some(10)]);
 }

@@ -55,12 +55,19 @@ pub(super) fn read(
     let sub = |part: &str| format!("{key}.{part}");
     let errors = checks.errors();
     let tool_name = ToolName::parse(name.get())
-        .map_err(|error| checks.error(name.span(), "tools", error.to_string(), "as in \"supplier.create_order\""))
+        .map_err(|error| {
+            checks.error(name.span(), "tools", error.to_string(), "as in \"supplier.create_order\"")
+        })
         .ok();
     let approval = read_approval(section, &sub("approval"), checks);
-    let request = section.http.as_ref().map(|section| http::read(section.get(), around.destinations, &sub("http"), checks));
+    let request = section
+        .http
+        .as_ref()
+        .map(|section| http::read(section.get(), around.destinations, &sub("http"), checks));
     let recovery = match &section.recovery {
-        Some(declared) => recovery::read(declared.get(), request.as_ref(), around.lease, &sub("recovery"), checks),
+        Some(declared) => {
+            recovery::read(declared.get(), request.as_ref(), around.lease, &sub("recovery"), checks)
+        }
         None => {
             let hint = format!(
                 "say who can establish whether it happened: [tools.\"{}\".recovery] with kind = \"idempotency_key\", \
@@ -93,7 +100,9 @@ pub(super) fn read(
         lease: around.lease,
         sensitive: members(section.sensitive.as_ref(), &sub("sensitive"), checks),
         volatile: members(section.volatile.as_ref(), &sub("volatile"), checks),
-        carrier: request.as_ref().map_or(Carrier::Transaction, |request| Carrier::Http(Box::new(request.declaration.clone()))),
+        carrier: request
+            .as_ref()
+            .map_or(Carrier::Transaction, |request| Carrier::Http(Box::new(request.declaration.clone()))),
         recovery: read.recovery.clone(),
         budget,
         outcomes,
@@ -101,7 +110,8 @@ pub(super) fn read(
     check_retention(&tool, name, section, &key, checks);
     check_raw(&tool, section, &sub("recovery.key_format"), checks);
     check_conflict(&tool, section, &sub("outcomes"), checks);
-    let (assumed, secrets) = (recovery?.assumed, request.map(|request: Request| request.secrets).unwrap_or_default());
+    let (assumed, secrets) =
+        (recovery?.assumed, request.map(|request: Request| request.secrets).unwrap_or_default());
     (checks.errors() == errors).then_some(DeclaredTool { tool, assumed, secrets })
 }
 
@@ -137,7 +147,8 @@ fn check_carrier(name: &At<String>, section: &ToolSection, key: &str, checks: &m
         (Kind::IdempotencyKey | Kind::UniqueReference | Kind::Lookup | Kind::None, None) => {
             // A worker or a tool server is refused elsewhere, with words of its own.
             if section.worker.is_none() && section.mcp.is_none() && section.profile.is_none() {
-                let hint = format!("declare [tools.\"{}\".http] with method and url", name.get().escape_debug());
+                let hint =
+                    format!("declare [tools.\"{}\".http] with method and url", name.get().escape_debug());
                 checks.error(name.span(), &format!("{key}.http"), "nobody carries this tool out", hint);
             }
         }
@@ -147,7 +158,12 @@ fn check_carrier(name: &At<String>, section: &ToolSection, key: &str, checks: &m
 fn read_accounts(section: &ToolSection, key: &str, checks: &mut Checks<'_>) -> Option<Vec<Account>> {
     let list = section.accounts.as_ref()?;
     if list.get().is_empty() {
-        checks.error(list.span(), key, "an empty list: nobody could use the tool", "name accounts, or remove the key for all");
+        checks.error(
+            list.span(),
+            key,
+            "an empty list: nobody could use the tool",
+            "name accounts, or remove the key for all",
+        );
     }
     let mut accounts: Vec<Account> = Vec::new();
     for text in list.get() {
@@ -156,7 +172,9 @@ fn read_accounts(section: &ToolSection, key: &str, checks: &mut Checks<'_>) -> O
                 checks.error(text.span(), key, "this account is there twice", "remove one");
             }
             Ok(account) => accounts.push(account),
-            Err(error) => checks.error(text.span(), key, error.to_string(), "as in \"kitchen\", at most 64 bytes"),
+            Err(error) => {
+                checks.error(text.span(), key, error.to_string(), "as in \"kitchen\", at most 64 bytes")
+            }
         }
     }
     Some(accounts)
@@ -171,7 +189,12 @@ fn read_budget(section: Option<&BudgetSection>, key: &str, checks: &mut Checks<'
         Some(value) => match u32::try_from(*value.get()).ok().filter(|given| (1..=1_000).contains(given)) {
             Some(attempts) => attempts,
             None => {
-                checks.error(value.span(), &sub("attempts"), "attempts are 1 to 1000", "write 1 for a single try");
+                checks.error(
+                    value.span(),
+                    &sub("attempts"),
+                    "attempts are 1 to 1000",
+                    "write 1 for a single try",
+                );
                 default.attempts
             }
         },
@@ -226,7 +249,13 @@ fn read_outcome(row: &At<OutcomeSection>, key: &str, checks: &mut Checks<'_>) ->
 }
 
 /// A receipt that is purged while the same ID may still be retried would let the retry run.
-fn check_retention(tool: &Tool, name: &At<String>, section: &ToolSection, key: &str, checks: &mut Checks<'_>) {
+fn check_retention(
+    tool: &Tool,
+    name: &At<String>,
+    section: &ToolSection,
+    key: &str,
+    checks: &mut Checks<'_>,
+) {
     let approval = match tool.approval {
         ApprovalRule::Required => tool.approval_expires,
         ApprovalRule::None => Duration::ZERO,
@@ -242,7 +271,8 @@ fn check_retention(tool: &Tool, name: &At<String>, section: &ToolSection, key: &
             ApprovalRule::None => format!("budget.elapsed {}", spell(tool.budget.elapsed)),
         };
         let at = section.retention.as_ref().map_or(name.span(), At::span);
-        let message = format!("retention {} is shorter than the retry window ({parts})", spell(tool.retention));
+        let message =
+            format!("retention {} is shorter than the retry window ({parts})", spell(tool.retention));
         let hint = format!("keep receipts for at least {}", spell(window));
         checks.error(at, &format!("{key}.retention"), message, hint);
     }
@@ -252,7 +282,11 @@ fn check_retention(tool: &Tool, name: &At<String>, section: &ToolSection, key: &
 fn check_raw(tool: &Tool, section: &ToolSection, key: &str, checks: &mut Checks<'_>) {
     let raw = tool.recovery.key_format().is_some_and(|(format, _)| format == KeyFormat::Raw);
     if raw && tool.accounts.as_ref().is_none_or(|accounts| accounts.len() != 1) {
-        let at = section.recovery.as_ref().and_then(|recovery| recovery.get().key_format.as_ref()).map_or(0..0, At::span);
+        let at = section
+            .recovery
+            .as_ref()
+            .and_then(|recovery| recovery.get().key_format.as_ref())
+            .map_or(0..0, At::span);
         let message = "a raw operation ID is not scoped: two accounts could send the same key";
         checks.error(at, key, message, "name exactly one account in `accounts`, or use \"hex32\"");
     }

@@ -52,7 +52,11 @@ fn slugs_are_unique_sorted_by_status_and_well_formed() {
     for problem in CATALOGUE {
         let of_slug = CATALOGUE.iter().filter(|other| other.slug == problem.slug).count();
         assert_eq!(of_slug, 1, "{}", problem.slug);
-        assert!(problem.slug.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{}", problem.slug);
+        assert!(
+            problem.slug.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'),
+            "{}",
+            problem.slug
+        );
         assert!((400..=599).contains(&problem.status));
         assert!(problem.hint.ends_with('.') && problem.meaning.ends_with('.'), "{}", problem.slug);
         assert!(!problem.title.ends_with('.'));

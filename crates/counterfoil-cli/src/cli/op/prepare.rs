@@ -69,7 +69,10 @@ fn read_all(source: impl Read) -> Result<Vec<u8>, CommandError> {
     let mut bytes = Vec::new();
     source.take(READ_AT_MOST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > READ_AT_MOST {
-        return Err(CommandError::usage("the arguments are larger than 4 MiB", "hand large content over by reference"));
+        return Err(CommandError::usage(
+            "the arguments are larger than 4 MiB",
+            "hand large content over by reference",
+        ));
     }
     Ok(bytes)
 }

@@ -34,7 +34,8 @@ pub(super) fn run(_args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, C
         let items: Vec<_> = tools.iter().map(|tool| object(tool)).collect();
         context.out.json_list(&items, None)?;
     } else {
-        let mut rows = vec![["TOOL", "RECOVERY", "APPROVAL", "ACCOUNTS", "CARRIED OUT BY"].map(str::to_owned).to_vec()];
+        let mut rows =
+            vec![["TOOL", "RECOVERY", "APPROVAL", "ACCOUNTS", "CARRIED OUT BY"].map(str::to_owned).to_vec()];
         rows.extend(tools.iter().map(|tool| row(tool)));
         context.out.table(&rows)?;
     }
