@@ -5,4 +5,5 @@ pub mod cli;
 pub mod config;
 pub mod plan;
 pub mod problems;
+pub mod secret;
 mod suggest;
