@@ -103,7 +103,10 @@ impl Authority {
     /// `unauthenticated`, `too-many-requests`, or what the store could not do.
     pub async fn authenticate(&self, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Session, Problem> {
         let Some(token) = bearer(headers) else {
-            return Err(Problem::new("unauthenticated", "There is no bearer token in the header Authorization."));
+            return Err(Problem::new(
+                "unauthenticated",
+                "There is no bearer token in the header Authorization.",
+            ));
         };
         let well_formed = token.len() == PREFIX.len() + 2 * TOKEN_BYTES && token.starts_with(PREFIX);
         if !well_formed {
@@ -152,7 +155,12 @@ impl Authority {
             let roles = Roles::parse(token.roles.iter().map(String::as_str))?;
             let caller =
                 Caller { account: token.account, principal: token.principal, roles, tools: token.tools };
-            Some(Seen { caller: Arc::new(caller), digest: token.digest, expires_at: token.expires_at, looked_at: now })
+            Some(Seen {
+                caller: Arc::new(caller),
+                digest: token.digest,
+                expires_at: token.expires_at,
+                looked_at: now,
+            })
         });
         let mut all = self.seen.write().unwrap_or_else(PoisonError::into_inner);
         match &seen {

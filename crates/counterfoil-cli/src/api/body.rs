@@ -11,8 +11,8 @@ use counterfoil::{Arguments, Fingerprint, OperationId, Task, ToolName};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt as _;
 
-use crate::config::Limits;
 use super::problem::{Problem, shown};
+use crate::config::Limits;
 
 /// Room in a body for everything beside the arguments.
 const BESIDE_ARGUMENTS: usize = 64 * 1024;
@@ -39,7 +39,7 @@ const LATER: [&str; 4] = ["subject", "replaces", "claim", "allow_another_attempt
 ///
 /// # Errors
 /// `too-large`, `unsupported-media-type`, or `invalid-request` where it does not arrive, or not in time.
-pub async fn large(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Bytes, Problem> {
+pub(super) async fn large(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Bytes, Problem> {
     read(headers, body, limits.arguments_bytes + BESIDE_ARGUMENTS).await
 }
 
@@ -47,7 +47,7 @@ pub async fn large(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<B
 ///
 /// # Errors
 /// As [`large`].
-pub async fn small(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+pub(super) async fn small(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     read(headers, body, SMALL).await
 }
 
@@ -107,34 +107,36 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     let mut parts = kind.split(';').map(str::trim);
     let json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"));
     let utf8 = parts.all(|parameter| {
-        parameter
-            .split_once('=')
-            .is_some_and(|(name, value)| {
-                name.eq_ignore_ascii_case("charset") && value.trim_matches('"').eq_ignore_ascii_case("utf-8")
-            })
+        parameter.split_once('=').is_some_and(|(name, value)| {
+            name.eq_ignore_ascii_case("charset") && value.trim_matches('"').eq_ignore_ascii_case("utf-8")
+        })
     });
-    if json && utf8 { Ok(()) } else { Err(Problem::new(WRONG, "The body must be application/json in UTF-8.")) }
+    if json && utf8 {
+        Ok(())
+    } else {
+        Err(Problem::new(WRONG, "The body must be application/json in UTF-8."))
+    }
 }
 
 /// What a prepare asks for.
 #[derive(Debug)]
-pub struct PutBody {
+pub(super) struct PutBody {
     /// Which kind of action.
-    pub tool: ToolName,
+    pub(super) tool: ToolName,
     /// The exact arguments.
-    pub arguments: Arguments,
+    pub(super) arguments: Arguments,
     /// The agent run it belongs to.
-    pub task: Option<Task>,
+    pub(super) task: Option<Task>,
     /// Operations that this is deliberately distinct from.
-    pub distinct_from: Vec<OperationId>,
+    pub(super) distinct_from: Vec<OperationId>,
     /// Who or what accepted the proposal, as written.
-    pub accepted_by: Option<String>,
+    pub(super) accepted_by: Option<String>,
     /// Whether it shall run as soon as it may.
-    pub execute: bool,
+    pub(super) execute: bool,
     /// How long to wait.
-    pub wait_ms: Option<u64>,
+    pub(super) wait_ms: Option<u64>,
     /// Say what would happen, store nothing.
-    pub dry_run: bool,
+    pub(super) dry_run: bool,
 }
 
 impl PutBody {
@@ -142,20 +144,26 @@ impl PutBody {
     ///
     /// # Errors
     /// `invalid-request`, `invalid-arguments` or `too-large`.
-    pub fn parse(bytes: &[u8], id: &OperationId, limits: &Limits) -> Result<Self, Problem> {
+    pub(super) fn parse(bytes: &[u8], id: &OperationId, limits: &Limits) -> Result<Self, Problem> {
         let root = parse(bytes, limits.depth)?;
         let body = Object::new(
             &root,
             &["tool", "arguments", "task", "distinct_from", "accepted_by", "execute", "wait_ms", "dry_run"],
         )?;
         let tool = body.text("tool")?.ok_or_else(|| Problem::invalid("The member `tool` is missing."))?;
-        let tool = ToolName::parse(tool)
-            .map_err(|error| Problem::invalid(format!("The member `tool` is no tool's name: {}.", error.problem)))?;
+        let tool = ToolName::parse(tool).map_err(|error| {
+            Problem::invalid(format!("The member `tool` is no tool's name: {}.", error.problem))
+        })?;
         let arguments = body.node("arguments");
-        let arguments = arguments.ok_or_else(|| Problem::new("invalid-arguments", "There are no arguments."))?;
+        let arguments =
+            arguments.ok_or_else(|| Problem::new("invalid-arguments", "There are no arguments."))?;
         let arguments = Arguments::of_node(arguments).and_then(|arguments| {
             let limit = limits.arguments_bytes;
-            if arguments.as_str().len() > limit { Err(ArgumentsError::TooLarge { limit }) } else { Ok(arguments) }
+            if arguments.as_str().len() > limit {
+                Err(ArgumentsError::TooLarge { limit })
+            } else {
+                Ok(arguments)
+            }
         });
         let distinct_from = body.ids("distinct_from")?;
         if distinct_from.contains(id) {
@@ -178,20 +186,20 @@ impl PutBody {
 ///
 /// # Errors
 /// `invalid-request`.
-pub fn wait_only(bytes: &[u8], limits: &Limits) -> Result<Option<u64>, Problem> {
+pub(super) fn wait_only(bytes: &[u8], limits: &Limits) -> Result<Option<u64>, Problem> {
     let Some(root) = parse_optional(bytes)? else { return Ok(None) };
     Object::new(&root, &["wait_ms"])?.wait(limits)
 }
 
 /// What an approver says yes to.
 #[derive(Debug)]
-pub struct ApproveBody {
+pub(super) struct ApproveBody {
     /// What was shown.
-    pub fingerprint: Fingerprint,
+    pub(super) fingerprint: Fingerprint,
     /// A succeeded operation that is no obstacle.
-    pub acknowledges: Option<OperationId>,
+    pub(super) acknowledges: Option<OperationId>,
     /// The version that was shown.
-    pub if_version: Option<u64>,
+    pub(super) if_version: Option<u64>,
 }
 
 impl ApproveBody {
@@ -199,14 +207,15 @@ impl ApproveBody {
     ///
     /// # Errors
     /// `invalid-request`.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Problem> {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Problem> {
         let root = parse(bytes, SHALLOW)?;
         let body = Object::new(&root, &["fingerprint", "acknowledges", "if_version"])?;
         let text = body.text("fingerprint")?;
         let text = text.ok_or_else(|| Problem::invalid("The member `fingerprint` is missing."))?;
         let fingerprint = Fingerprint::parse(text)
             .map_err(|error| Problem::invalid(format!("The member `fingerprint` is none: {error}.")))?;
-        let acknowledges = body.text("acknowledges")?.map(|text| member_id("acknowledges", text)).transpose()?;
+        let acknowledges =
+            body.text("acknowledges")?.map(|text| member_id("acknowledges", text)).transpose()?;
         Ok(Self { fingerprint, acknowledges, if_version: body.whole("if_version")? })
     }
 }
@@ -215,7 +224,7 @@ impl ApproveBody {
 ///
 /// # Errors
 /// `invalid-request` where it is missing, empty or too long.
-pub fn one_text(bytes: &[u8], name: &'static str) -> Result<String, Problem> {
+pub(super) fn one_text(bytes: &[u8], name: &'static str) -> Result<String, Problem> {
     let root = parse(bytes, SHALLOW)?;
     let body = Object::new(&root, &[name])?;
     let text = body.text(name)?.filter(|text| !text.trim().is_empty());
@@ -230,7 +239,7 @@ pub fn one_text(bytes: &[u8], name: &'static str) -> Result<String, Problem> {
 ///
 /// # Errors
 /// `invalid-request`.
-pub fn nothing(bytes: &[u8]) -> Result<(), Problem> {
+pub(super) fn nothing(bytes: &[u8]) -> Result<(), Problem> {
     let Some(root) = parse_optional(bytes)? else { return Ok(()) };
     Object::new(&root, &[]).map(|_| ())
 }
@@ -295,7 +304,9 @@ fn arguments_problem(error: ArgumentsError) -> Problem {
         ArgumentsError::TooLarge { limit } => {
             Problem::new("too-large", format!("The arguments are larger than {limit} bytes."))
         }
-        ArgumentsError::NotAnObject => Problem::new("invalid-arguments", "The arguments are not a JSON object."),
+        ArgumentsError::NotAnObject => {
+            Problem::new("invalid-arguments", "The arguments are not a JSON object.")
+        }
         ArgumentsError::Invalid { reason, .. } => {
             Problem::new("invalid-arguments", format!("The arguments are refused: {}.", reason.text()))
         }
@@ -303,8 +314,14 @@ fn arguments_problem(error: ArgumentsError) -> Problem {
 }
 
 fn member_id(name: &str, text: &str) -> Result<OperationId, Problem> {
-    OperationId::parse(text)
-        .map_err(|error| Problem::invalid(format!("The member `{name}` holds no operation ID: it {}.", error.problem)))
+    OperationId::parse(text).map_err(|error| {
+        Problem::invalid(format!("The member `{name}` holds no operation ID: it {}.", error.problem))
+    })
+}
+
+/// A member of a later version that is `null`, as typed clients write it.
+fn decides_nothing(member: &Member<'_>) -> bool {
+    LATER.contains(&member.name()) && *member.value().content() == Content::Null
 }
 
 /// The members of a body, all of them known.
@@ -315,18 +332,18 @@ struct Object<'n, 'a> {
 impl<'n, 'a> Object<'n, 'a> {
     fn new(root: &'n Node<'a>, known: &[&str]) -> Result<Self, Problem> {
         let members = root.members().ok_or_else(|| Problem::invalid("The body is not a JSON object."))?;
-        for name in members.iter().map(Member::name).filter(|name| !known.contains(name)) {
-            let name = match LATER.iter().find(|later| **later == name) {
-                Some(later) => {
-                    let detail = format!("The member `{later}` is not in this version.");
-                    return Err(Problem::invalid(detail).hint("Leave it out; it would decide what is sent."));
-                }
-                None => shown(name),
-            };
-            let hint = format!("Known members here: {}.", known.join(", "));
-            return Err(Problem::invalid(format!("There is an unknown member {name}.")).hint(hint));
+        let Some(stranger) =
+            members.iter().find(|member| !known.contains(&member.name()) && !decides_nothing(member))
+        else {
+            return Ok(Self { root });
+        };
+        let name = stranger.name();
+        if let Some(later) = LATER.iter().find(|later| **later == name) {
+            let detail = format!("The member `{later}` is not in this version.");
+            return Err(Problem::invalid(detail).hint("Leave it out; it would decide what is sent."));
         }
-        Ok(Self { root })
+        let hint = format!("Known members here: {}.", known.join(", "));
+        Err(Problem::invalid(format!("There is an unknown member {}.", shown(name))).hint(hint))
     }
 
     /// A member that is there and not `null`.
@@ -344,7 +361,11 @@ impl<'n, 'a> Object<'n, 'a> {
             None => Ok(false),
             Some(Content::Bool(value)) => Ok(*value),
             Some(
-                Content::Null | Content::Number(_) | Content::String(_) | Content::Array(_) | Content::Object(_),
+                Content::Null
+                | Content::Number(_)
+                | Content::String(_)
+                | Content::Array(_)
+                | Content::Object(_),
             ) => Err(Problem::invalid(format!("The member `{name}` is neither true nor false."))),
         }
     }
@@ -354,9 +375,13 @@ impl<'n, 'a> Object<'n, 'a> {
         match self.node(name).map(Node::content) {
             None => Ok(None),
             Some(Content::Number(digits)) => digits.parse().map(Some).map_err(|_| wrong()),
-            Some(Content::Null | Content::Bool(_) | Content::String(_) | Content::Array(_) | Content::Object(_)) => {
-                Err(wrong())
-            }
+            Some(
+                Content::Null
+                | Content::Bool(_)
+                | Content::String(_)
+                | Content::Array(_)
+                | Content::Object(_),
+            ) => Err(wrong()),
         }
     }
 
@@ -368,7 +393,10 @@ impl<'n, 'a> Object<'n, 'a> {
     fn task(&self, name: &str, limits: &Limits) -> Result<Option<Task>, Problem> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         if text.len() > limits.task_bytes {
-            return Err(Problem::invalid(format!("The member `{name}` is longer than {} bytes.", limits.task_bytes)));
+            return Err(Problem::invalid(format!(
+                "The member `{name}` is longer than {} bytes.",
+                limits.task_bytes
+            )));
         }
         Task::parse(text)
             .map(Some)
@@ -380,7 +408,9 @@ impl<'n, 'a> Object<'n, 'a> {
         let wrong = || Problem::invalid(format!("The member `{name}` is not a list of operation IDs."));
         let elements = node.elements().ok_or_else(wrong)?;
         if elements.len() > DISTINCT {
-            return Err(Problem::invalid(format!("The member `{name}` names more than {DISTINCT} operations.")));
+            return Err(Problem::invalid(format!(
+                "The member `{name}` names more than {DISTINCT} operations."
+            )));
         }
         elements.iter().map(|node| member_id(name, node.as_str().ok_or_else(wrong)?)).collect()
     }
@@ -402,7 +432,7 @@ impl<'n, 'a> Object<'n, 'a> {
 ///
 /// # Errors
 /// `invalid-request`.
-pub fn check_wait(wait: u64, limits: &Limits) -> Result<u64, Problem> {
+pub(super) fn check_wait(wait: u64, limits: &Limits) -> Result<u64, Problem> {
     let most = u64::try_from(limits.wait.as_millis()).unwrap_or(u64::MAX);
     if wait <= most { Ok(wait) } else { Err(Problem::invalid(format!("`wait_ms` is more than {most}."))) }
 }
@@ -417,7 +447,8 @@ mod tests {
 
     #[test]
     fn arguments_are_the_bytes_as_written() {
-        let body = put(r#"{"tool":"t", "arguments" : { "b":1.50,"a":[ 1 ] } ,"accepted_by":{ "x": 1 }}"#).unwrap();
+        let body =
+            put(r#"{"tool":"t", "arguments" : { "b":1.50,"a":[ 1 ] } ,"accepted_by":{ "x": 1 }}"#).unwrap();
         assert_eq!(body.arguments.as_str(), r#"{ "b":1.50,"a":[ 1 ] }"#);
         assert_eq!(body.accepted_by.as_deref(), Some(r#"{ "x": 1 }"#));
     }

@@ -15,7 +15,7 @@ use super::problem::Problem;
 use super::{App, operation_id, refuse_query};
 
 /// `POST /v1/operations/{id}/approve`.
-pub async fn approve(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn approve(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, stream) = request.into_parts();
     let session = app.enter(&parts, Need::Approver).await?;
     let id = operation_id(&parts)?;
@@ -46,7 +46,7 @@ fn carry_on(app: &App, view: &View) {
 }
 
 /// `POST /v1/operations/{id}/deny`.
-pub async fn deny(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn deny(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, stream) = request.into_parts();
     let session = app.enter(&parts, Need::Approver).await?;
     let id = operation_id(&parts)?;
@@ -58,7 +58,7 @@ pub async fn deny(State(app): State<App>, request: Request) -> Result<Response, 
 }
 
 /// `POST /v1/operations/{id}/withdraw`.
-pub async fn withdraw(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn withdraw(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, stream) = request.into_parts();
     let session = app.enter(&parts, Need::Agent).await?;
     let id = operation_id(&parts)?;

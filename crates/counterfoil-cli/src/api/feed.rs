@@ -28,7 +28,7 @@ static LISTENING: AtomicUsize = AtomicUsize::new(0);
 
 /// One row of evidence.
 #[derive(Serialize, ToSchema)]
-pub struct Evidence {
+pub(super) struct Evidence {
     /// Its place in its chain, from 1.
     seq: u64,
     /// Store time of the commit.
@@ -62,7 +62,7 @@ struct By {
 
 /// One change of an operation.
 #[derive(Serialize, ToSchema)]
-pub struct Event {
+pub(super) struct Event {
     /// Where the feed goes on after this one.
     pub(super) cursor: String,
     /// Store time of the commit.
@@ -81,7 +81,7 @@ pub struct Event {
 }
 
 /// `GET /v1/operations/{id}/evidence`.
-pub async fn evidence(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn evidence(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     let session = app.enter(&parts, Need::Evidence).await?;
     let id = operation_id(&parts)?;
@@ -114,7 +114,7 @@ fn prefixed(digest: String) -> String {
 }
 
 /// `GET /v1/events`.
-pub async fn events(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn events(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     let session = app.enter(&parts, Need::Read).await?;
     let query = Query::parse(parts.uri.query(), &["after", "limit", "wait_ms"])?;
@@ -205,7 +205,12 @@ impl Listener {
 
     /// The next changes; an empty page when the wait is over or the server ends. The token is asked for again before
     /// anything is shown.
-    pub(super) async fn next(&mut self, after: u64, limit: u32, wait: Duration) -> Result<Page<Event>, Problem> {
+    pub(super) async fn next(
+        &mut self,
+        after: u64,
+        limit: u32,
+        wait: Duration,
+    ) -> Result<Page<Event>, Problem> {
         let deadline = tokio::time::Instant::now() + wait;
         let mut after = after;
         loop {

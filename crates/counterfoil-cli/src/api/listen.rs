@@ -105,7 +105,8 @@ pub fn is_local(listen: &Listen) -> bool {
 
 /// Serves `app` until `stop`, then finishes the calls that run, at most for `patience`.
 pub async fn serve(socket: Socket, app: App, stop: CancellationToken, patience: Duration) {
-    let server = Server { app: app.clone(), routes: router(app), stop: stop.clone(), connections: TaskTracker::new() };
+    let server =
+        Server { app: app.clone(), routes: router(app), stop: stop.clone(), connections: TaskTracker::new() };
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let place = match places.clone().try_acquire_owned() {

@@ -36,25 +36,36 @@ const STATUSES: [u16; 20] =
     [200, 201, 202, 400, 401, 403, 404, 405, 408, 409, 410, 413, 415, 422, 429, 500, 501, 503, 504, 0];
 
 /// Upper ends of the durations, in microseconds; the last bucket is open.
-const BOUNDS: [u64; 12] = [
-    250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 2_500_000, 10_000_000, 60_000_000,
-];
+const BOUNDS: [u64; 12] =
+    [250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 2_500_000, 10_000_000, 60_000_000];
 
 /// Every figure: name, type, meaning. The reference page is made from it.
 pub const FIGURES: [(&str, &str, &str); 13] = [
     ("counterfoil_build_info", "gauge", "1; the label says which version runs."),
     ("counterfoil_http_requests_total", "counter", "Answered calls by route and status."),
-    ("counterfoil_http_request_seconds", "histogram", "How long calls took, the wait of a caller included, by route."),
+    (
+        "counterfoil_http_request_seconds",
+        "histogram",
+        "How long calls took, the wait of a caller included, by route.",
+    ),
     ("counterfoil_http_requests_running", "gauge", "Calls that are not answered yet."),
     ("counterfoil_http_connections", "gauge", "Open connections."),
     ("counterfoil_attempts_running", "gauge", "Attempts on their way to a destination."),
     ("counterfoil_operations", "gauge", "Operations by tool and state; `held` ones need a person."),
     ("counterfoil_unknown_oldest_seconds", "gauge", "Age of the oldest operation whose outcome is unknown."),
     ("counterfoil_pauses", "gauge", "Pauses in force."),
-    ("counterfoil_ledger_failed", "gauge", "1 once the ledger's disk has failed and the process must be restarted."),
+    (
+        "counterfoil_ledger_failed",
+        "gauge",
+        "1 once the ledger's disk has failed and the process must be restarted.",
+    ),
     ("counterfoil_ledger_commits_total", "counter", "Durable commits."),
     ("counterfoil_ledger_calls_total", "counter", "Calls that those commits carried."),
-    ("counterfoil_connections_refused_total", "counter", "Connections that waited because too many were open."),
+    (
+        "counterfoil_connections_refused_total",
+        "counter",
+        "Connections that waited because too many were open.",
+    ),
 ];
 
 /// Which route a matched path is.
@@ -157,18 +168,30 @@ impl Metrics {
         for (name, kind, meaning) in FIGURES {
             out.head(name, kind, meaning);
             match name {
-                "counterfoil_build_info" => out.line(name, concat!("version=\"", env!("CARGO_PKG_VERSION"), "\""), 1),
+                "counterfoil_build_info" => {
+                    out.line(name, concat!("version=\"", env!("CARGO_PKG_VERSION"), "\""), 1)
+                }
                 "counterfoil_http_requests_total" => self.write_calls(&mut out, name),
                 "counterfoil_http_request_seconds" => self.write_durations(&mut out, name),
-                "counterfoil_http_requests_running" => out.line(name, "", self.running.load(Ordering::Relaxed)),
-                "counterfoil_http_connections" => out.line(name, "", self.connections.load(Ordering::Relaxed)),
-                "counterfoil_connections_refused_total" => out.line(name, "", self.refused.load(Ordering::Relaxed)),
+                "counterfoil_http_requests_running" => {
+                    out.line(name, "", self.running.load(Ordering::Relaxed))
+                }
+                "counterfoil_http_connections" => {
+                    out.line(name, "", self.connections.load(Ordering::Relaxed))
+                }
+                "counterfoil_connections_refused_total" => {
+                    out.line(name, "", self.refused.load(Ordering::Relaxed))
+                }
                 "counterfoil_attempts_running" => out.line(name, "", gauges.attempts),
                 "counterfoil_operations" => {
                     for row in &gauges.census.by_tool {
                         // The names are of a grammar that needs no escapes.
-                        let labels =
-                            format!("tool=\"{}\",state=\"{}\",held=\"{}\"", row.tool, row.stage.label(), row.held);
+                        let labels = format!(
+                            "tool=\"{}\",state=\"{}\",held=\"{}\"",
+                            row.tool,
+                            row.stage.label(),
+                            row.held
+                        );
                         out.line(name, &labels, row.count);
                     }
                 }

@@ -30,8 +30,8 @@ use counterfoil::caller::Need;
 use counterfoil::executor::Executor;
 use counterfoil::ledger::Ledger;
 use counterfoil::{Error, OperationId, Refusal};
-use http::{HeaderName, HeaderValue, header};
 use http::request::Parts;
+use http::{HeaderName, HeaderValue, header};
 use percent_encoding::percent_decode_str;
 use tokio_util::sync::CancellationToken;
 
@@ -194,7 +194,10 @@ async fn nothing_here() -> Problem {
 }
 
 async fn other_method() -> Problem {
-    Problem::new("method-not-allowed", "This path does not take this method; the header Allow says which it takes.")
+    Problem::new(
+        "method-not-allowed",
+        "This path does not take this method; the header Allow says which it takes.",
+    )
 }
 
 /// What every call has: an ID in the answer, and a place in the metrics.
@@ -221,7 +224,8 @@ fn operation_id(parts: &Parts) -> Result<OperationId, Problem> {
     let id = percent_decode_str(raw)
         .decode_utf8()
         .map_err(|_| Problem::new(WRONG, "The operation ID may hold only visible ASCII characters."))?;
-    OperationId::parse(&id).map_err(|error| Problem::new(WRONG, format!("The operation ID {}.", error.problem)))
+    OperationId::parse(&id)
+        .map_err(|error| Problem::new(WRONG, format!("The operation ID {}.", error.problem)))
 }
 
 fn refuse_query(parts: &Parts) -> Result<(), Problem> {

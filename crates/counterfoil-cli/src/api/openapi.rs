@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use utoipa::{OpenApi, ToSchema};
 
 use super::feed::{Event, Evidence};
-use super::problem::Problem;
+use super::problem::Details;
 use super::query::FILTERS;
 use super::representation::Representation;
 use super::tools::ToolBody;
@@ -80,7 +80,7 @@ struct NoteSchema {
 #[derive(OpenApi)]
 #[openapi(components(schemas(
     Representation<'_>,
-    Problem,
+    Details,
     Evidence,
     Event,
     ToolBody,
@@ -423,9 +423,8 @@ fn reference(schema: &str) -> Value {
 
 fn parameters(call: &Call) -> Vec<Value> {
     let names = call.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let in_path = names.map(|name| {
-        json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } })
-    });
+    let in_path = names
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }));
     let in_query = call.query.iter().map(|name| {
         let kind = match *name {
             "wait_ms" | "limit" => json!({ "type": "integer", "minimum": 0 }),
@@ -440,7 +439,8 @@ fn parameters(call: &Call) -> Vec<Value> {
 }
 
 fn responses(call: &Call) -> Value {
-    let request_id = json!({ "schema": { "type": "string" }, "description": "Names this call in the server's log." });
+    let request_id =
+        json!({ "schema": { "type": "string" }, "description": "Names this call in the server's log." });
     let content = match call.gives {
         Gives::One(schema) => json!({ "application/json": { "schema": reference(schema) } }),
         Gives::Page(schema) => json!({ "application/json": { "schema": {
@@ -458,10 +458,13 @@ fn responses(call: &Call) -> Value {
     for status in call.statuses {
         let meaning = match status {
             201 => "Prepared.",
-            202 => "Not final yet: `state` and `next` say what happens; `Retry-After` unless only a person can move it.",
+            202 => {
+                "Not final yet: `state` and `next` say what happens; `Retry-After` unless only a person can move it."
+            }
             _ => "As asked.",
         };
-        let answer = json!({ "description": meaning, "headers": { "Request-Id": request_id }, "content": content });
+        let answer =
+            json!({ "description": meaning, "headers": { "Request-Id": request_id }, "content": content });
         all.insert(status.to_string(), answer);
     }
     let mut slugs: Vec<&str> = call.problems.to_vec();

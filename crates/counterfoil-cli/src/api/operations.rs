@@ -27,7 +27,7 @@ const EXECUTE_WAIT: u64 = 30_000;
 const LONGEST_AWAY: Duration = Duration::from_secs(60);
 
 /// `PUT /v1/operations/{id}`.
-pub async fn put(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn put(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, stream) = request.into_parts();
     let session = app.enter(&parts, Need::Agent).await?;
     let id = operation_id(&parts)?;
@@ -62,7 +62,7 @@ pub async fn put(State(app): State<App>, request: Request) -> Result<Response, P
 }
 
 /// `POST /v1/operations/{id}/execute`.
-pub async fn execute(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn execute(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, stream) = request.into_parts();
     let session = app.enter(&parts, Need::Agent).await?;
     let id = operation_id(&parts)?;
@@ -78,7 +78,7 @@ pub async fn execute(State(app): State<App>, request: Request) -> Result<Respons
 }
 
 /// `GET /v1/operations/{id}`.
-pub async fn get(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn get(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     let session = app.enter(&parts, Need::Read).await?;
     let id = operation_id(&parts)?;
@@ -108,7 +108,7 @@ pub async fn get(State(app): State<App>, request: Request) -> Result<Response, P
 }
 
 /// `GET /v1/operations`.
-pub async fn list(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn list(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     let session = app.enter(&parts, Need::Read).await?;
     let filter = Query::parse(parts.uri.query(), &FILTERS)?.filter(app.limits())?;

@@ -12,8 +12,8 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::problems::{self, CATALOGUE};
 use super::representation::Next;
+use crate::problems::{self, CATALOGUE};
 
 /// The longest text of a caller that a problem repeats.
 const LONGEST_NAME: usize = 64;
@@ -28,9 +28,15 @@ pub enum Sent {
     Maybe,
 }
 
+/// A refusal or a fault, as the whole answer.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct Problem(Box<Details>);
+
 /// What went wrong. `type` is `urn:counterfoil:problem:` and a stable code.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Problem {
+#[schema(as = Problem)]
+pub(super) struct Details {
     /// `urn:counterfoil:problem:CODE`.
     #[serde(rename = "type", serialize_with = "urn")]
     #[schema(value_type = String)]
@@ -82,8 +88,9 @@ impl Problem {
     #[must_use]
     pub fn new(code: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
         // A code without an entry is a mistake in this program, which a test finds.
-        let entry = problems::find(code).or_else(|| problems::find("internal-error")).unwrap_or(&CATALOGUE[0]);
-        Self {
+        let entry =
+            problems::find(code).or_else(|| problems::find("internal-error")).unwrap_or(&CATALOGUE[0]);
+        Self(Box::new(Details {
             code: entry.slug,
             title: entry.title,
             status: entry.status,
@@ -97,7 +104,7 @@ impl Problem {
             differs: Vec::new(),
             operations: Vec::new(),
             retry_after: None,
-        }
+        }))
     }
 
     /// A body member, a query parameter or a wait that is not as it should be.
@@ -109,55 +116,55 @@ impl Problem {
     /// With another hint than the catalogue's.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
-        self.hint = hint.into();
+        self.0.hint = hint.into();
         self
     }
 
     /// With how long to wait, in seconds.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Self {
-        self.retry_after = Some(seconds);
+        self.0.retry_after = Some(seconds);
         self
     }
 
     /// With what is known about a send.
     #[must_use]
     pub fn sent(mut self, sent: Sent) -> Self {
-        self.sent = sent;
+        self.0.sent = sent;
         self
     }
 
     /// About this operation as it is now.
     #[must_use]
     pub fn about(mut self, view: &View) -> Self {
-        self.operation_id = Some(view.operation.id.clone());
-        self.state = Some(view.operation.state.label());
-        self.next = Some(Next::of(view));
+        self.0.operation_id = Some(view.operation.id.clone());
+        self.0.state = Some(view.operation.state.label());
+        self.0.next = Some(Next::of(view));
         self
     }
 
     /// With the `next` of the operation that it is already about.
     #[must_use]
     pub fn next(mut self, view: &View) -> Self {
-        self.next = Some(Next::of(view));
+        self.0.next = Some(Next::of(view));
         self
     }
 
     /// The stable code.
     #[must_use]
     pub fn code(&self) -> &'static str {
-        self.code
+        self.0.code
     }
 
     /// The operation it is about.
     #[must_use]
     pub fn operation_id(&self) -> Option<&OperationId> {
-        self.operation_id.as_ref()
+        self.0.operation_id.as_ref()
     }
 
     fn names(mut self, id: &OperationId, stage: Stage) -> Self {
-        self.operation_id = Some(id.clone());
-        self.state = Some(stage.label());
+        self.0.operation_id = Some(id.clone());
+        self.0.state = Some(stage.label());
         self
     }
 
@@ -166,7 +173,7 @@ impl Problem {
             Some(newest) => self.names(&newest.id, newest.stage),
             None => self,
         };
-        problem.operations = blockers.iter().map(|peer| peer.id.clone()).collect();
+        problem.0.operations = blockers.iter().map(|peer| peer.id.clone()).collect();
         problem
     }
 
@@ -180,7 +187,7 @@ impl Problem {
     }
 
     fn refused(refusal: Refusal, id: &OperationId) -> Self {
-        let problem = Self::new(refusal.code(), Cow::Owned(sentence(&refusal.to_string())));
+        let mut problem = Self::from(refusal.clone());
         match refusal {
             Refusal::ReceiptExpired { stage } => problem.names(id, stage),
             Refusal::OperationIdReused { differs, stage } => {
@@ -191,15 +198,19 @@ impl Problem {
                     (false, true) => "with other arguments",
                     (false, false) => "with another distinct_from",
                 };
-                let detail = format!("{id} was prepared {what}.");
-                Self { detail: Cow::Owned(detail), differs, ..problem.names(id, stage) }
+                problem.0.detail = Cow::Owned(format!("{id} was prepared {what}."));
+                problem.0.differs = differs;
+                problem.names(id, stage)
             }
             Refusal::DistinctForbidden { id, stage } => problem.names(&id, stage),
             Refusal::ActionUnresolved { blockers } | Refusal::BlockedByOperation { blockers } => {
                 problem.blocked_by(&blockers)
             }
             Refusal::LedgerRestored => problem.retry_after(30),
-            Refusal::InvalidArguments(why) => Self { detail: Cow::Owned(sentence(&why)), ..problem },
+            Refusal::InvalidArguments(why) => {
+                problem.0.detail = Cow::Owned(sentence(&why));
+                problem
+            }
             Refusal::UnknownOperation
             | Refusal::UnknownTool
             | Refusal::ToolForbidden
@@ -219,7 +230,10 @@ impl Problem {
 impl From<Refusal> for Problem {
     /// For refusals that name no operation, such as a missing role.
     fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.code(), Cow::Owned(sentence(&refusal.to_string())))
+        let detail = Cow::Owned(sentence(&refusal.to_string()));
+        // A cursor is a parameter like any other.
+        let code = if refusal == Refusal::InvalidCursor { "invalid-request" } else { refusal.code() };
+        Self::new(code, detail)
     }
 }
 
@@ -245,15 +259,16 @@ impl IntoResponse for Problem {
         // Fails for no value of this type.
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let mut response = Response::new(Body::from(body));
-        *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        *response.status_mut() =
+            StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         let mut set = |name: HeaderName, value: HeaderValue| headers.insert(name, value);
         set(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         set(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if let Some(seconds) = self.retry_after {
+        if let Some(seconds) = self.0.retry_after {
             set(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if self.status == 401 {
+        if self.0.status == 401 {
             set(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"counterfoil\""));
         }
         response
@@ -270,7 +285,7 @@ fn sentence(phrase: &str) -> String {
 
 /// A name that a caller wrote, where it is short and plain enough to be repeated.
 #[must_use]
-pub fn shown(name: &str) -> Cow<'_, str> {
+pub(super) fn shown(name: &str) -> Cow<'_, str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
     let fits = !name.is_empty() && name.len() <= LONGEST_NAME && name.bytes().all(plain);
     if fits && counterfoil::secret_shapes::looks_sensitive(name).is_none() {

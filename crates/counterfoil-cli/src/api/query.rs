@@ -18,7 +18,7 @@ const DEFAULT_PAGE: u32 = 50;
 const LONGEST: usize = 512;
 
 /// The parameters of one call.
-pub struct Query<'a> {
+pub(super) struct Query<'a> {
     parameters: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Query<'a> {
     ///
     /// # Errors
     /// `invalid-request` for what is unknown, repeated, too long or not UTF-8.
-    pub fn parse(query: Option<&'a str>, known: &[&str]) -> Result<Self, Problem> {
+    pub(super) fn parse(query: Option<&'a str>, known: &[&str]) -> Result<Self, Problem> {
         let mut parameters: Vec<(Cow<'a, str>, Cow<'a, str>)> = Vec::new();
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -37,13 +37,17 @@ impl<'a> Query<'a> {
             }
             if !known.contains(&&*name) {
                 let hint = format!("Known parameters here: {}.", known.join(", "));
-                return Err(Problem::invalid(format!("There is an unknown parameter {}.", shown(&name))).hint(hint));
+                return Err(
+                    Problem::invalid(format!("There is an unknown parameter {}.", shown(&name))).hint(hint)
+                );
             }
             if parameters.iter().any(|(earlier, _)| *earlier == name) {
                 return Err(Problem::invalid(format!("The parameter `{name}` is given twice.")));
             }
             if value.len() > LONGEST {
-                return Err(Problem::invalid(format!("The parameter `{name}` is longer than {LONGEST} bytes.")));
+                return Err(Problem::invalid(format!(
+                    "The parameter `{name}` is longer than {LONGEST} bytes."
+                )));
             }
             parameters.push((name, value));
         }
@@ -52,7 +56,7 @@ impl<'a> Query<'a> {
 
     /// The text of a parameter; an empty one counts as absent.
     #[must_use]
-    pub fn text(&self, name: &str) -> Option<&str> {
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
         let found = self.parameters.iter().find(|(given, _)| given == name);
         found.map(|(_, value)| &**value).filter(|value| !value.is_empty())
     }
@@ -61,7 +65,7 @@ impl<'a> Query<'a> {
     ///
     /// # Errors
     /// `invalid-request`.
-    pub fn whole(&self, name: &str) -> Result<Option<u64>, Problem> {
+    pub(super) fn whole(&self, name: &str) -> Result<Option<u64>, Problem> {
         let wrong = || Problem::invalid(format!("The parameter `{name}` is not a whole number."));
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         self.text(name).map(|text| text.parse().ok().filter(|_| digits(text)).ok_or_else(wrong)).transpose()
@@ -71,7 +75,7 @@ impl<'a> Query<'a> {
     ///
     /// # Errors
     /// `invalid-request`.
-    pub fn position(&self, name: &str) -> Result<u64, Problem> {
+    pub(super) fn position(&self, name: &str) -> Result<u64, Problem> {
         let position = self.whole(name)?.unwrap_or(0);
         // What the store keeps is a signed number.
         match i64::try_from(position) {
@@ -84,7 +88,7 @@ impl<'a> Query<'a> {
     ///
     /// # Errors
     /// `invalid-request`.
-    pub fn wait(&self, limits: &Limits) -> Result<Option<u64>, Problem> {
+    pub(super) fn wait(&self, limits: &Limits) -> Result<Option<u64>, Problem> {
         self.whole("wait_ms")?.map(|wait| check_wait(wait, limits)).transpose()
     }
 
@@ -92,7 +96,7 @@ impl<'a> Query<'a> {
     ///
     /// # Errors
     /// `invalid-request`.
-    pub fn limit(&self, limits: &Limits) -> Result<u32, Problem> {
+    pub(super) fn limit(&self, limits: &Limits) -> Result<u32, Problem> {
         let most = u32::try_from(limits.list_page).unwrap_or(u32::MAX);
         let Some(limit) = self.whole("limit")? else { return Ok(DEFAULT_PAGE.min(most)) };
         match u32::try_from(limit) {
@@ -119,7 +123,7 @@ impl<'a> Query<'a> {
     ///
     /// # Errors
     /// `invalid-request`.
-    pub fn filter(&self, limits: &Limits) -> Result<Filter, Problem> {
+    pub(super) fn filter(&self, limits: &Limits) -> Result<Filter, Problem> {
         let state = self.text("state").map(|text| {
             Stage::parse(text).ok_or_else(|| {
                 Problem::invalid("The parameter `state` is none of the five states.")
@@ -146,7 +150,7 @@ impl<'a> Query<'a> {
 }
 
 /// The parameters of a list of operations.
-pub const FILTERS: [&str; 11] = [
+pub(super) const FILTERS: [&str; 11] = [
     "state",
     "tool",
     "task",
@@ -179,11 +183,25 @@ mod tests {
 
     #[test]
     fn conditions_are_read_and_anything_else_is_refused() {
-        let read = filter("state=unknown&held=true&q=a%2Fb&limit=7&created_after=2026-11-29T14:02:12.300Z").unwrap();
-        assert_eq!((read.stage, read.held, read.text.as_deref(), read.limit), (Some(Stage::Unknown), Some(true), Some("a/b"), 7));
+        let read =
+            filter("state=unknown&held=true&q=a%2Fb&limit=7&created_after=2026-11-29T14:02:12.300Z").unwrap();
+        assert_eq!(
+            (read.stage, read.held, read.text.as_deref(), read.limit),
+            (Some(Stage::Unknown), Some(true), Some("a/b"), 7)
+        );
         for bad in [
-            "state=open", "held=yes", "limit=0", "limit=201", "limit=+5", "limit=99999999999999999999", "sort=id",
-            "state=unknown&state=unknown", "subject=x", "created_after=yesterday", "q=%ff", "tool=a%20b",
+            "state=open",
+            "held=yes",
+            "limit=0",
+            "limit=201",
+            "limit=+5",
+            "limit=99999999999999999999",
+            "sort=id",
+            "state=unknown&state=unknown",
+            "subject=x",
+            "created_after=yesterday",
+            "q=%ff",
+            "tool=a%20b",
         ] {
             assert_eq!(filter(bad).unwrap_err().code(), "invalid-request", "{bad}");
         }

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 
-use counterfoil::guard::Stage;
 use counterfoil::operation::{Attempt, Body, Operation, ResultBody};
 use counterfoil::policy::Tool;
 use counterfoil::recovery::Recovery;
@@ -123,7 +122,7 @@ pub struct Representation<'v> {
 
 /// What happens or must happen now.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Next {
+pub(super) struct Next {
     /// `approve`, `execute`, `wait_for_operation`, `retry`, `wait`, `reconcile`, `review`, `correct`, `report` or
     /// `none`.
     #[schema(value_type = String)]
@@ -151,7 +150,7 @@ pub struct Next {
 impl Next {
     /// The `next` of an operation.
     #[must_use]
-    pub fn of(view: &View) -> Self {
+    pub(super) fn of(view: &View) -> Self {
         let next = &view.next;
         Self {
             action: next.action.label(),
@@ -505,17 +504,5 @@ fn instant<S: Serializer>(value: &Option<Timestamp>, serializer: S) -> Result<S:
     match value {
         Some(value) => serializer.collect_str(value),
         None => serializer.serialize_none(),
-    }
-}
-
-/// The stage of an operation's state.
-#[must_use]
-pub fn stage(state: &State) -> Stage {
-    match state {
-        State::Prepared(_) => Stage::Prepared,
-        State::InProgress(_) => Stage::InProgress,
-        State::Succeeded(_) => Stage::Succeeded,
-        State::Rejected(_) => Stage::Rejected,
-        State::Unknown(_) => Stage::Unknown,
     }
 }

@@ -11,12 +11,12 @@ use super::{App, document, json, peer};
 use crate::problems;
 
 /// `GET /healthz`: the process answers.
-pub async fn healthz() -> Response {
+pub(super) async fn healthz() -> Response {
     json(StatusCode::OK, b"{\"status\":\"ok\"}".to_vec())
 }
 
 /// `GET /readyz`: the ledger can be used and the server is not ending.
-pub async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
+pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
     let store = app.ledger().store();
     if store.poisoned() || app.draining().is_cancelled() {
         return Err(Problem::new("store-unavailable", "The server is ending.").retry_after(1));
@@ -26,7 +26,7 @@ pub async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
 }
 
 /// `GET /metrics`: open to this host, to operators from elsewhere.
-pub async fn metrics(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn metrics(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     let here = peer(&parts).is_none_or(|address| address.is_loopback()) && !forwarded(&parts.headers);
     if !here {
@@ -54,18 +54,19 @@ fn forwarded(headers: &HeaderMap) -> bool {
 }
 
 /// `GET /problems`.
-pub async fn problems() -> Response {
+pub(super) async fn problems() -> Response {
     typed("text/markdown; charset=utf-8", problems::index())
 }
 
 /// `GET /problems/{slug}`.
-pub async fn problem(Path(slug): Path<String>) -> Result<Response, Problem> {
-    let found = problems::find(&slug).ok_or_else(|| Problem::new("not-found", "There is no such problem."))?;
+pub(super) async fn problem(Path(slug): Path<String>) -> Result<Response, Problem> {
+    let found =
+        problems::find(&slug).ok_or_else(|| Problem::new("not-found", "There is no such problem."))?;
     Ok(typed("text/markdown; charset=utf-8", problems::page(found)))
 }
 
 /// `GET /openapi.json`.
-pub async fn openapi() -> Response {
+pub(super) async fn openapi() -> Response {
     json(StatusCode::OK, document().into_bytes())
 }
 

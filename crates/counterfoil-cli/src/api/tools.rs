@@ -21,7 +21,7 @@ use super::{App, Listed, body, json_of, peer, refuse_query};
 /// A declared tool.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Tool)]
-pub struct ToolBody {
+pub(super) struct ToolBody {
     /// Its name.
     name: String,
     /// What it does, in the operator's words.
@@ -187,7 +187,9 @@ fn visible(caller: &Caller, tool: &Tool) -> Result<(), Refusal> {
 
 fn tool_name(parts: &Parts) -> Result<ToolName, Problem> {
     let raw = parts.uri.path().split('/').nth(3).unwrap_or_default();
-    let name = percent_decode_str(raw).decode_utf8().map_err(|_| Problem::invalid("The tool's name is not UTF-8."))?;
+    let name = percent_decode_str(raw)
+        .decode_utf8()
+        .map_err(|_| Problem::invalid("The tool's name is not UTF-8."))?;
     ToolName::parse(&name).map_err(|error| Problem::invalid(format!("The tool's name {}.", error.problem)))
 }
 
@@ -200,7 +202,7 @@ fn declared(app: &App, caller: &Caller, name: &ToolName) -> Result<(u32, Arc<Too
 }
 
 /// `GET /v1/tools`.
-pub async fn list(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn list(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     let session = app.authority().authenticate(&parts.headers, peer(&parts)).await?;
     refuse_query(&parts)?;
@@ -217,7 +219,7 @@ pub async fn list(State(app): State<App>, request: Request) -> Result<Response, 
 }
 
 /// `GET /v1/tools/{name}`.
-pub async fn show(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn show(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     let session = app.authority().authenticate(&parts.headers, peer(&parts)).await?;
     let name = tool_name(&parts)?;
@@ -227,7 +229,7 @@ pub async fn show(State(app): State<App>, request: Request) -> Result<Response, 
 }
 
 /// `POST /v1/tools/{name}/pause`: no send of the tool starts until somebody resumes it.
-pub async fn pause(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn pause(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, stream) = request.into_parts();
     let session = app.enter(&parts, Need::Operator).await?;
     let name = tool_name(&parts)?;
@@ -241,7 +243,7 @@ pub async fn pause(State(app): State<App>, request: Request) -> Result<Response,
 }
 
 /// `POST /v1/tools/{name}/resume`: ends every pause of the tool; one of everything stays.
-pub async fn resume(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn resume(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, stream) = request.into_parts();
     let session = app.enter(&parts, Need::Operator).await?;
     let name = tool_name(&parts)?;
