@@ -122,7 +122,6 @@ pub struct SqliteStore {
 #[derive(Debug)]
 struct Inner {
     shared: Arc<Shared>,
-    readers: Option<Readers>,
     threads: Threads,
     mark: Option<MarkFile>,
     mark_state: MarkState,
@@ -195,13 +194,13 @@ impl SqliteStore {
         }
         let head = Head::read(&connection)?;
         let mut threads = Threads::default();
-        let reading = match place {
-            Place::Memory => None,
+        match place {
+            Place::Memory => {}
             Place::File(_) => {
-                let (queue, tasks) = Readers::new(queue.max(1));
-                for number in 0..readers.max(1) {
+                let (reads, tasks) = Readers::new(queue.max(1));
+                for _ in 0..readers.max(1) {
                     let (tasks, connection) = (tasks.clone(), file::connect(place, Role::Reader)?);
-                    threads.reader(number, move || tasks.work(&connection))?;
+                    threads.reader(&reads, move || tasks.work(&connection))?;
                 }
                 let watcher = watcher::Watcher {
                     connection: file::connect(place, Role::Reader)?,
@@ -213,13 +212,12 @@ impl SqliteStore {
                     marked: 0,
                 };
                 threads.watcher(move |stop| watcher.work(stop))?;
-                Some(queue)
             }
-        };
+        }
         let work =
             Writer { connection, shared: shared.clone(), name: writer.clone(), batch: batch.max(1), tips };
         threads.writer(queue.max(1), move |jobs| work.work(jobs))?;
-        let inner = Inner { shared, readers: reading, threads, mark, mark_state, ledger, secret, writer };
+        let inner = Inner { shared, threads, mark, mark_state, ledger, secret, writer };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -287,7 +285,7 @@ impl SqliteStore {
         if self.inner.threads.queue().is_none() {
             return Err(closed().into());
         }
-        let outcome = match &self.inner.readers {
+        let outcome = match self.inner.threads.reads() {
             Some(readers) => readers.read(self.inner.shared.clone(), work).await?,
             None => self.write(move |commit| work(commit.connection)).await?,
         };
