@@ -1,6 +1,7 @@
 //! Real processes that end at a fail point, as by `kill -9`: what they acknowledged is there, and what they did not is
 //! there whole or not at all.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
