@@ -16,6 +16,7 @@ pub(super) async fn exercise(bench: &Bench<'_>) {
     a_missing_mark_matters_only_with_attempts(bench).await;
     a_cut_tail_is_noticed(bench).await;
     an_emptied_file_is_refused(bench).await;
+    a_second_process_is_not_taken_in_by_a_young_ledger(bench).await;
     the_mark_never_goes_back_by_itself(bench).await;
     without_a_mark_nothing_is_compared(bench).await;
 }
@@ -114,6 +115,22 @@ async fn a_cut_tail_is_noticed(bench: &Bench<'_>) {
     drop(connection);
     let open = bench.open("cut.db").await;
     assert_eq!(open.store.mark_state(), MarkState::Behind);
+}
+
+async fn a_second_process_is_not_taken_in_by_a_young_ledger(bench: &Bench<'_>) {
+    let open = bench.open("young.db").await;
+    insert(&open, "op-1").await.unwrap();
+    send(&open, "op-1").await;
+    assert_eq!(bench.open("young.db").await.store.mark_state(), MarkState::Current);
+    assert_eq!(open.store.pauses().await.unwrap(), []);
+    let link = bench.path("link.db");
+    std::os::unix::fs::symlink(&open.path, &link).unwrap();
+    assert_eq!(bench.open("link.db").await.store.mark_state(), MarkState::Current);
+    assert!(!mark(&link).exists(), "one file has one mark");
+    for path in [open.path.clone(), mark(&open.path)] {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
 }
 
 async fn an_emptied_file_is_refused(bench: &Bench<'_>) {

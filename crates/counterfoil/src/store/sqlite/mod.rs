@@ -97,13 +97,15 @@ impl SqliteStore {
     /// [`StoreError::Corrupt`] for a damaged one, which is never replaced by an empty one;
     /// [`StoreError::Unavailable`] where another process holds it for longer than five seconds.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
-        let place = Place::of(path.as_ref());
+        // One file has one mark, by whatever name it is reached.
+        let path = std::fs::canonicalize(path.as_ref()).unwrap_or_else(|_| path.as_ref().to_owned());
+        let place = Place::of(&path);
         let mark = MarkFile::beside(&place).filter(|_| options.mark);
         let found = match &mark {
             Some(mark) => mark.read().map_err(|error| unusable("its mark cannot be read", &error))?,
             None => Found::Nothing,
         };
-        opening::refuse_emptied(path.as_ref(), &found)?;
+        opening::refuse_emptied(&path, &found)?;
         file::prepare(&place)?;
         let inner = opening::start(&place, options, mark, &found).map_err(Failure::into_store_error)?;
         Ok(Self { inner: Arc::new(inner) })

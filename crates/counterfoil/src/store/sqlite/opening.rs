@@ -15,7 +15,7 @@ use super::shared::Shared;
 use super::threads::Threads;
 use super::watcher::Watcher;
 use super::writer::Writer;
-use super::{Inner, SqliteOptions, chain, pauses, schema};
+use super::{Inner, SqliteOptions, chain, pauses, schema, unusable};
 use crate::error::StoreError;
 use crate::snapshot::PauseDraft;
 use crate::store::MarkState;
@@ -37,13 +37,13 @@ pub(super) fn start(
         .try_into()
         .map_err(|_| Failure::damaged("the ledger's secret is not 32 bytes"))?;
     let mark_state = match &mark {
-        Some(_) => mark::compare(&connection, &ledger, found)?,
+        Some(file) => standing(&connection, &ledger, file, found)?,
         None => MarkState::Current,
     };
     let shared = Arc::new(Shared::new(Clocks::start(clock, skew), faults));
     let mut tips = chain::Tips::default();
     match mark_state {
-        MarkState::Current => {}
+        MarkState::Current => first_mark(&connection, &ledger, mark.as_ref(), found)?,
         MarkState::Missing | MarkState::Behind => {
             quarantine(&connection, &shared, &writer, &mut tips)?;
         }
@@ -55,8 +55,9 @@ pub(super) fn start(
         Place::File(_) => {
             let (reads, tasks) = Readers::new(queue.max(1));
             for _ in 0..readers.max(1) {
-                let (tasks, connection) = (tasks.clone(), file::connect(place, Role::Reader)?);
-                threads.reader(&reads, move || tasks.work(&connection))?;
+                let (tasks, shared) = (tasks.clone(), shared.clone());
+                let connection = file::connect(place, Role::Reader)?;
+                threads.reader(&reads, move || tasks.work(connection, &shared))?;
             }
             let watcher = Watcher {
                 connection: file::connect(place, Role::Reader)?,
@@ -74,6 +75,42 @@ pub(super) fn start(
     threads.writer(queue.max(1), move |jobs| work.work(jobs))?;
     let inner = Inner { shared, threads, mark, mark_state, ledger, secret, writer };
     Ok(inner)
+}
+
+/// How the ledger stands to its mark. The mark is read before the ledger, which may only have grown since. Another
+/// process may have made the very first mark in between: one that is not there is looked for again.
+fn standing(
+    connection: &Connection,
+    ledger: &str,
+    file: &MarkFile,
+    found: &Found,
+) -> Result<MarkState, Failure> {
+    match mark::compare(connection, ledger, found)? {
+        MarkState::Missing => {
+            let found = file.read().map_err(|error| unusable("its mark cannot be read", &error))?;
+            mark::compare(connection, ledger, &found)
+        }
+        state @ (MarkState::Current | MarkState::Behind) => Ok(state),
+    }
+}
+
+/// A ledger has a mark before it has its first attempt; otherwise a second process that opens it at that moment would
+/// take it for a restored one.
+fn first_mark(
+    connection: &Connection,
+    ledger: &str,
+    file: Option<&MarkFile>,
+    found: &Found,
+) -> Result<(), Failure> {
+    match (file, found) {
+        (Some(file), Found::Nothing | Found::Broken) => {
+            let earned = mark::earned(connection, ledger)?;
+            // Where another process is at it, that one makes the mark.
+            file.advance(&earned, false).map_err(|error| unusable("its mark cannot be written", &error))?;
+            Ok(())
+        }
+        (Some(_), Found::Mark(_)) | (None, _) => Ok(()),
+    }
 }
 
 /// An empty file whose mark says that there was something in it was truncated; it must not become a new ledger.
