@@ -1,6 +1,13 @@
 //! The committed artefacts are what the program makes: the schema of the configuration, the reference of the command
 //! line, the pages of the problems. `UPDATE_ARTEFACTS=1 cargo test` rewrites them.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a helper that fails ends its test"
+)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use counterfoil::Pointer;
-use counterfoil::policy::{BodyKind, Bucket, HttpDeclaration, QueryMode};
+use counterfoil::policy::{BodyKind, Bucket, DEFAULT_LINGER, DEFAULT_TIMEOUT, HttpDeclaration, QueryMode};
 use counterfoil::recovery::Place;
 
 use super::file::{DestinationSection, HttpSection, QueryValue};
@@ -11,7 +11,6 @@ use super::read::{length, member, members, positive};
 use super::report::{Checks, NOT_IN_THIS_VERSION};
 use super::shape::At;
 use super::template::{Host, Part, Secret, Slot, UrlTemplate, header_secrets};
-use super::tool::{DEFAULT_LINGER, DEFAULT_TIMEOUT};
 use crate::suggest::nearest;
 
 /// A request as declared, with what later checks need of it.

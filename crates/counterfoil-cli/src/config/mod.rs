@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use counterfoil::ToolName;
+use counterfoil::policy::DEFAULT_LEASE;
 use serde::Deserialize as _;
 use toml::de::{DeTable, Deserializer};
 
@@ -34,9 +35,7 @@ use crate::suggest::nearest;
 pub use self::limits::Limits;
 pub use self::recovery::Assumption;
 pub use self::server::{Database, Listen, Server};
-pub use self::tool::{
-    DEFAULT_APPROVAL_EXPIRES, DEFAULT_LINGER, DEFAULT_RETENTION, DEFAULT_TIMEOUT, DeclaredTool,
-};
+pub use self::tool::DeclaredTool;
 
 /// The file that is read where none is named.
 pub const DEFAULT_PATH: &str = "counterfoil.toml";
@@ -198,7 +197,7 @@ fn check(
     let destinations = file.destinations.as_ref().unwrap_or(&no_destinations);
     check_destinations(destinations, file, checks);
     let around = tool::Surroundings {
-        lease: server.as_ref().map_or(server::DEFAULT_LEASE, |server| server.lease),
+        lease: server.as_ref().map_or(DEFAULT_LEASE, |server| server.lease),
         destinations,
     };
     let mut tools = BTreeMap::new();

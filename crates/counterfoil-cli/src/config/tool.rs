@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use counterfoil::policy::{ApprovalRule, BodyMatch, Budget, Carrier, Meaning, OutcomeRule, Tool};
+use counterfoil::policy::{
+    ApprovalRule, BodyMatch, Budget, Carrier, DEFAULT_APPROVAL_EXPIRES, DEFAULT_RETENTION, Meaning,
+    OutcomeRule, Tool,
+};
 use counterfoil::recovery::Recovery;
 use counterfoil::{Account, KeyFormat, ToolName};
 
@@ -15,15 +18,6 @@ use super::recovery::{self, Assumption};
 use super::report::{Checks, NOT_IN_THIS_VERSION};
 use super::shape::At;
 use super::template::Secret;
-
-/// How long callers wait for an answer where nothing is declared.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long after that the answer is still read where nothing is declared.
-pub const DEFAULT_LINGER: Duration = Duration::from_secs(60);
-/// How long an approval is good for where nothing is declared.
-pub const DEFAULT_APPROVAL_EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long receipts are kept where nothing is declared.
-pub const DEFAULT_RETENTION: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 /// A tool as the file declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
