@@ -157,6 +157,16 @@ pub(super) fn read_url(
         let hint = "write allow_private = true in the section `http` if this address is meant";
         checks.error(text.span(), key, "a private, link-local or otherwise special address", hint);
     }
+    if url.host == Host::Localhost && !allow_private {
+        let message =
+            "localhost is a name, and names that lead to this machine are refused when something is sent";
+        checks.error(
+            text.span(),
+            key,
+            message,
+            "write 127.0.0.1, or allow_private = true in the section `http`",
+        );
+    }
     let local = matches!(url.host, Host::Loopback | Host::Localhost);
     if !url.secure && !local {
         let message =

@@ -18,6 +18,7 @@ pub mod template;
 mod tool;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use counterfoil::ToolName;
@@ -56,12 +57,20 @@ pub struct Config {
 }
 
 /// What comes before the file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Overrides {
     /// The environment.
     pub variables: BTreeMap<String, String>,
     /// Flags that stand for a key: section, key, value, and the flag as the user writes it.
     pub flags: Vec<(&'static str, &'static str, String, &'static str)>,
+}
+
+impl fmt::Debug for Overrides {
+    /// Names only: the environment holds secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flags: Vec<&str> = self.flags.iter().map(|(.., flag)| *flag).collect();
+        f.debug_struct("Overrides").field("flags", &flags).finish_non_exhaustive()
+    }
 }
 
 impl Overrides {
@@ -188,7 +197,7 @@ fn check(
 ) -> Option<Config> {
     for place in file.not_built() {
         let what = place.path.last().map_or("", String::as_str);
-        let hint = format!("remove `{what}`: it would be ignored, and it is not refused later but now");
+        let hint = format!("remove `{what}`: what is not built is refused, never ignored");
         checks.error(place.span, &place.path.join("."), NOT_IN_THIS_VERSION, hint);
     }
     let server = server::read(file.server.as_ref().unwrap_or(&ServerSection::EMPTY), path, checks);
