@@ -1,2 +1,24 @@
-//! Tasks.
-fn main() {}
+//! Chores of the repository: `cargo xtask CHORE`.
+
+mod tidy;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "xtask", about = "Chores of the repository")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Checks licences, sources, file sizes and leftovers.
+    Tidy,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().chore {
+        Chore::Tidy => tidy::run(),
+    }
+}

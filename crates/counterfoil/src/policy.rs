@@ -281,6 +281,9 @@ impl Tool {
         if let Some(place) = self.recovery.place() {
             part(&place.to_string());
         }
+        if let Some((format, _)) = self.recovery.key_format() {
+            part(format.label());
+        }
         Route(hash.finalize().into())
     }
 
@@ -317,5 +320,44 @@ impl fmt::Display for Place {
             Self::Query(name) => write!(f, "query:{name}"),
             Self::Path(name) => write!(f, "path:{name}"),
         }
+    }
+}
+
+/// How long an approval, or a request for one, is good for where nothing is declared.
+pub const DEFAULT_APPROVAL_EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long a receipt is kept where nothing is declared.
+pub const DEFAULT_RETENTION: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+/// How long a claim lasts where nothing is declared.
+pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+/// How long callers wait for an answer where nothing is declared.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long an answer is read after that where nothing is declared.
+pub const DEFAULT_LINGER: Duration = Duration::from_secs(60);
+
+impl Tool {
+    /// A declaration with the documented defaults.
+    #[must_use]
+    pub fn new(name: ToolName, carrier: Carrier, recovery: Recovery) -> Self {
+        Self {
+            name,
+            description: String::new(),
+            accounts: None,
+            approval: ApprovalRule::None,
+            approval_expires: DEFAULT_APPROVAL_EXPIRES,
+            retention: DEFAULT_RETENTION,
+            lease: DEFAULT_LEASE,
+            sensitive: Vec::new(),
+            volatile: Vec::new(),
+            carrier,
+            recovery,
+            budget: Budget::default(),
+            outcomes: Vec::new(),
+        }
+    }
+
+    /// A tool whose effect is rows in the ledger's own database.
+    #[must_use]
+    pub fn in_transaction(name: ToolName) -> Self {
+        Self::new(name, Carrier::Transaction, Recovery::Transaction)
     }
 }

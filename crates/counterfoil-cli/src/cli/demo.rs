@@ -1,83 +1,93 @@
-//! `counterfoil demo`, and the hidden process of its suppliers.
+//! `counterfoil demo`, and the hidden command that its suppliers are.
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
-use crate::demo::{Options, run, serve_supplier};
+use clap::Args;
+use tokio::runtime::Runtime;
 
-/// Shows a lost reply, and everything else that can go wrong, on this machine.
+use super::error::{CommandError, Kind};
+use super::exit::Exit;
+use super::globals::Context;
+use crate::demo::{self, Options};
+
+/// Show a lost reply that ends with one order and one receipt
 ///
-/// Starts two suppliers and a Counterfoil server as processes of their own, sends purchase orders and
-/// agent actions through them, breaks something with each, and counts in the suppliers' own databases
-/// what was done. Ends with 1 if anything was done twice.
-#[derive(Debug, clap::Args)]
+/// Starts two practice suppliers and a server, each as a process of its own, runs purchase orders and agent actions
+/// through a seeded script of faults (lost replies, resets, slow answers, a killed server), prints what happens, and
+/// counts the effects in the suppliers' own databases. Ends with an error if any action has more than one effect.
+#[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
-    /// Repeat the plan of this seed
-    #[arg(long)]
-    seed: Option<u64>,
-    /// How many actions, from 8 to 262
+    /// The seed of the fault script; the same seed gives the same script
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// How many actions to run, from 8 to 262
     #[arg(long, value_name = "N", default_value_t = 60)]
-    actions: usize,
-    /// Print one JSON object with the summary, and the story on stderr
+    pub actions: usize,
+    /// Run the same script through a naive retry loop instead, to see how many duplicates it makes
     #[arg(long)]
-    json: bool,
-    /// Let a naive retry loop do the same, to see how many duplicates it makes
+    pub without_counterfoil: bool,
+    /// Keep the folder with the databases, the configuration and the server's log
     #[arg(long)]
-    without_counterfoil: bool,
-    /// Keep the folder with the databases, the configuration and the log
-    #[arg(long)]
-    keep: bool,
-    /// Let the supplier that promised to know its keys forget them: the demo has to notice
+    pub keep: bool,
+    /// Let the supplier that promised to know its keys forget them, which the demo has to notice
     #[arg(long, hide = true)]
-    forget_keys: bool,
+    pub forget_keys: bool,
 }
 
-impl DemoArgs {
-    /// Runs it; 1 if the claims do not hold.
-    ///
-    /// # Errors
-    /// If it cannot be played to its end.
-    pub async fn run(self) -> anyhow::Result<ExitCode> {
-        let options = Options {
-            seed: self.seed,
-            actions: self.actions,
-            json: self.json,
-            without_counterfoil: self.without_counterfoil,
-            keep: self.keep,
-            forget_keys: self.forget_keys,
-        };
-        let verdict = Box::pin(run(&options)).await?;
-        if self.json {
-            let mut line = serde_json::to_string(&verdict)?;
-            line.push('\n');
-            io::stdout().write_all(line.as_bytes())?;
-        }
-        Ok(if verdict.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+/// Runs the command. With `--json` the summary is the data and the story goes to stderr; otherwise the story is the data.
+///
+/// # Errors
+/// Where the suppliers or the server cannot be started, or the run is interrupted.
+pub fn run(args: &DemoArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let possible = demo::possible_actions().map_err(|error| broken(&error))?;
+    if !possible.contains(&args.actions) {
+        let (least, most) = (possible.start(), possible.end());
+        return Err(CommandError::usage(
+            format!("--actions {} is outside {least} to {most}", args.actions),
+            format!("each of the {least} faults strikes at least once, and there are {most} actions"),
+        ));
     }
+    let options = Options {
+        seed: args.seed,
+        actions: args.actions,
+        json: context.out.json,
+        quiet: context.out.json && context.out.quiet,
+        without_counterfoil: args.without_counterfoil,
+        keep: args.keep,
+        forget_keys: args.forget_keys,
+    };
+    let verdict = Runtime::new()?.block_on(Box::pin(demo::run(&options))).map_err(|error| broken(&error))?;
+    if context.out.json {
+        context.out.json(&verdict)?;
+    }
+    Ok(if verdict.holds() { Exit::Done } else { Exit::Error })
 }
 
-/// A supplier of the demo.
-#[derive(Debug, clap::Args)]
+fn broken(error: &anyhow::Error) -> CommandError {
+    let hint = "--keep keeps the folder with the databases and the server's log";
+    CommandError::new(Kind::Environment, format!("the demo broke off: {error:#}"), hint)
+}
+
+/// Be a supplier of the demo
+#[derive(Clone, Debug, Args)]
 pub struct DemoSupplierArgs {
-    /// dedupe or forgetful
+    /// `dedupe` or `forgetful`
     #[arg(long)]
-    flavour: String,
+    pub flavour: String,
     /// Where its effects are kept
-    #[arg(long)]
-    database: PathBuf,
+    #[arg(long, value_name = "PATH")]
+    pub database: PathBuf,
     /// The port on 127.0.0.1
     #[arg(long)]
-    port: u16,
+    pub port: u16,
 }
 
-impl DemoSupplierArgs {
-    /// Serves until standard input ends.
-    ///
-    /// # Errors
-    /// If it cannot start.
-    pub async fn run(self) -> anyhow::Result<ExitCode> {
-        serve_supplier(&self.flavour, &self.database, self.port).await?;
-        Ok(ExitCode::SUCCESS)
-    }
+/// Runs the command until standard input ends.
+///
+/// # Errors
+/// Where the port is taken or the database cannot be opened.
+pub fn run_supplier(args: &DemoSupplierArgs) -> Result<Exit, CommandError> {
+    let serving = Box::pin(demo::serve_supplier(&args.flavour, &args.database, args.port));
+    Runtime::new()?.block_on(serving).map_err(|error| broken(&error))?;
+    Ok(Exit::Done)
 }

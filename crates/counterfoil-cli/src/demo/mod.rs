@@ -22,6 +22,7 @@ mod trace;
 mod verdict;
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
@@ -32,7 +33,7 @@ pub use supplier::serve_supplier;
 pub use verdict::Verdict;
 
 use actions::Action;
-use plan::Scene;
+use plan::{Fault, Scene};
 use stage::Stage;
 use story::{Story, Tone};
 
@@ -45,6 +46,8 @@ pub struct Options {
     pub actions: usize,
     /// Keep stdout for the summary.
     pub json: bool,
+    /// Tell no story.
+    pub quiet: bool,
     /// Let a naive loop do it.
     pub without_counterfoil: bool,
     /// Keep the folder with the databases.
@@ -56,6 +59,14 @@ pub struct Options {
 /// A random seed that is short enough to type.
 const SEED_BOUND: u64 = 1_000_000;
 
+/// How many actions a run may have: at least one for each fault.
+///
+/// # Errors
+/// If the embedded actions do not parse.
+pub fn possible_actions() -> anyhow::Result<RangeInclusive<usize>> {
+    Ok(Fault::ALL.len()..=actions::all()?.len())
+}
+
 /// Plays it, tells it, and returns the summary. No process and, unless asked for, no file is left.
 ///
 /// # Errors
@@ -65,7 +76,7 @@ pub async fn run(options: &Options) -> anyhow::Result<Verdict> {
     let scenes = plan::draw(seed, actions::all()?, options.actions)?;
     let folder =
         tempfile::Builder::new().prefix("counterfoil-demo-").tempdir().context("a temporary folder")?;
-    let story = Story::new(options.json);
+    let story = Story::new(options.json, options.quiet);
     introduce(story, seed, options);
     let begun = Instant::now();
     let verdict = perform(options, seed, &scenes, folder.path(), story, begun).await;

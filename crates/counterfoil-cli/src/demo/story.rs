@@ -41,16 +41,17 @@ impl Tone {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Story {
     to_stderr: bool,
+    silent: bool,
     colour: bool,
 }
 
 impl Story {
     /// To stdout, or to stderr where stdout is kept for the JSON object. Colour on a terminal only,
     /// and not under `NO_COLOR`.
-    pub(crate) fn new(to_stderr: bool) -> Self {
+    pub(crate) fn new(to_stderr: bool, silent: bool) -> Self {
         let terminal = if to_stderr { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { to_stderr, colour: terminal && !unwanted }
+        Self { to_stderr, silent, colour: terminal && !unwanted }
     }
 
     /// One event.
@@ -61,6 +62,9 @@ impl Story {
 
     /// A line of its own.
     pub(crate) fn line(&self, tone: Tone, text: &str) {
+        if self.silent {
+            return;
+        }
         let (colour, _) = tone.style();
         let line = if self.colour && !colour.is_empty() {
             format!("{colour}{text}\x1b[0m\n")
