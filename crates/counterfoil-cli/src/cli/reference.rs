@@ -26,7 +26,7 @@ fn describe(command: &Command, path: &str, text: &mut String) {
     let mut command = command.clone();
     if path != ROOT {
         command = command.mut_args(|argument| {
-            let hide = argument.is_global_set();
+            let hide = argument.is_global_set() || argument.is_hide_set();
             argument.hide(hide)
         });
     }

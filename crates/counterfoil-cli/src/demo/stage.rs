@@ -33,7 +33,7 @@ const HEAL_LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) enum Sender {
     /// An agent, through Counterfoil.
-    Guarded { product: Product, agent: Agent },
+    Guarded { product: Box<Product>, agent: Agent },
     /// A loop without keys.
     Naive(Naive),
 }
@@ -99,7 +99,7 @@ impl Stage {
             );
         }
         let sender = if guarded {
-            let product = Product::start(folder, actions, &shops).await?;
+            let product = Box::new(Product::start(folder, actions, &shops).await?);
             let pid = product.pid().await.unwrap_or_default();
             let text = format!("process {pid}, http://{}, on embedded SQLite", product.address);
             story.event("counterfoil", Tone::Plain, &text);
