@@ -50,7 +50,8 @@ pub fn new_id() -> Result<String, getrandom::Error> {
 fn base64url(bytes: &[u8]) -> String {
     let mut text = String::with_capacity((bytes.len() * 8).div_ceil(6));
     for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let bits =
+            chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for place in 0..=chunk.len() {
             let digit = bits >> (18 - 6 * place) & 63;
             text.push(char::from(ALPHABET[digit as usize]));
@@ -69,14 +70,18 @@ mod tests {
         assert_ne!(one.0, two.0);
         assert!(well_formed(&one.0) && one.0.starts_with("cf_") && one.0.len() == 46);
         assert_eq!(digest(&one.0), one.1);
-        for bad in ["", "cf_", &one.0[..45], &format!("{}A", one.0), &one.0.replace("cf_", "fc_"), &" ".repeat(46)] {
+        for bad in
+            ["", "cf_", &one.0[..45], &format!("{}A", one.0), &one.0.replace("cf_", "fc_"), &" ".repeat(46)]
+        {
             assert!(!well_formed(bad), "{bad}");
         }
     }
 
     #[test]
     fn the_spelling_is_that_of_rfc_4648() {
-        for (bytes, text) in [(&b"f"[..], "Zg"), (b"fo", "Zm8"), (b"foo", "Zm9v"), (b"foob", "Zm9vYg"), (b"\xfb\xff", "-_8")] {
+        for (bytes, text) in
+            [(&b"f"[..], "Zg"), (b"fo", "Zm8"), (b"foo", "Zm9v"), (b"foob", "Zm9vYg"), (b"\xfb\xff", "-_8")]
+        {
             assert_eq!(base64url(bytes), text);
         }
     }
