@@ -4,6 +4,7 @@ pub mod audit;
 pub mod check;
 pub mod completions;
 pub mod config;
+pub mod database;
 pub mod demo;
 pub mod error;
 pub mod exit;
@@ -16,6 +17,7 @@ pub mod output;
 pub mod reference;
 pub mod serve;
 pub mod status;
+pub mod target;
 pub mod token;
 pub mod tool;
 
