@@ -1,2 +1,5 @@
-//! The binary.
-fn main() {}
+//! The binary `counterfoil`.
+
+fn main() -> std::process::ExitCode {
+    counterfoil_cli::cli::main()
+}

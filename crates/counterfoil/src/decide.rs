@@ -45,6 +45,11 @@ pub enum PauseReason {
 }
 
 impl Context<'_> {
+    /// Whether the declaration in force can establish what happened in another way than the stored one.
+    fn kind_changed(&self) -> bool {
+        self.current.is_some_and(|(_, current)| current.recovery.kind() != self.stored.recovery.kind())
+    }
+
     /// The facts that decide whether to send: the stricter of the stored and the current declaration.
     #[must_use]
     pub fn facts(&self) -> Cow<'_, Tool> {
@@ -83,13 +88,35 @@ pub fn plan(
     let at = backoff::next_attempt(&facts.budget, &spent, context.now, retry_after, random);
     let allowed = match at {
         None => Err(HoldReason::BudgetSpent),
-        Some(at) => send_rule(operation, facts, at).map(|()| at),
+        Some(at) => send_allowed(operation, facts, context, at).map(|()| at),
     };
     match allowed {
         Ok(at) => Plan::Send(at),
         Err(_) if settled => Plan::Over,
+        Err(HoldReason::NoRecovery) if context.kind_changed() => Plan::Hold(HoldReason::RecoveryChanged),
         Err(reason) => Plan::Hold(held_for(&facts.recovery, reason)),
     }
+}
+
+/// [`send_rule`], and the memory of both declarations: where the kind changed, the stricter facts have none, but what
+/// went out under the stored one may still be forgotten at the destination.
+///
+/// # Errors
+/// Why not.
+pub fn send_allowed(
+    operation: &Operation,
+    facts: &Tool,
+    context: &Context<'_>,
+    at: Timestamp,
+) -> Result<(), HoldReason> {
+    let current = context.current.map(|(_, tool)| tool);
+    for declared in [Some(context.stored), current].into_iter().flatten() {
+        let until = declared.recovery.send_allowed_until(&operation.attempts);
+        if until.is_some_and(|until| at.plus(facts.send_window()) >= until) {
+            return Err(HoldReason::WindowClosed);
+        }
+    }
+    send_rule(operation, facts, at)
 }
 
 /// Whether one more copy may be committed at `at` without any chance of a second effect.
@@ -161,7 +188,9 @@ pub fn approval_need(operation: &Operation, facts: &Tool, current: &Tool, now: T
         (_, ApprovalRule::None) => ApprovalNeed::No,
         (None, ApprovalRule::Required) => ApprovalNeed::Wanted,
         (Some(approval), ApprovalRule::Required) => {
-            if approval.fingerprint != operation.fingerprint || approval.route != current.route() {
+            // What was approved is where the stored declaration sends to, as long as the one in force says the same.
+            let elsewhere = approval.route != current.route() || approval.route != facts.route();
+            if approval.fingerprint != operation.fingerprint || elsewhere {
                 ApprovalNeed::Void
             } else if now >= approval.expires_at {
                 ApprovalNeed::Expired

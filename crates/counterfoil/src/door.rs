@@ -1,14 +1,16 @@
 //! The transaction door over the application's own SQLite transaction.
 
 use crate::caller::Caller;
+use crate::error::{Error, StoreError};
 use crate::ledger::{Effect, Ledger, NewOperation, TransactionError};
+use crate::snapshot::Verb;
 use crate::snapshot::View;
-use crate::store::sqlite::commit_in;
+use crate::store::sqlite;
 use crate::verbs::{Enter, Entered, Finish};
 
-const SAVEPOINT: &str = "SAVEPOINT counterfoil";
-const UNDO: &str = "ROLLBACK TO counterfoil; RELEASE counterfoil";
-const KEEP: &str = "RELEASE counterfoil";
+const SAVEPOINT: &str = "SAVEPOINT counterfoil_door";
+const UNDO: &str = "ROLLBACK TO counterfoil_door; RELEASE counterfoil_door";
+const KEEP: &str = "RELEASE counterfoil_door";
 
 /// See [`Ledger::in_transaction`]. A crash anywhere in here, and any time before the application's commit, leaves
 /// neither effect nor receipt; after it, both.
@@ -19,12 +21,16 @@ pub(crate) fn in_transaction<E>(
     new: NewOperation,
     effect: impl FnOnce(&rusqlite::Transaction<'_>) -> Result<Effect, E>,
 ) -> Result<View, TransactionError<E>> {
-    let run = |sql: &str| transaction.execute_batch(sql).map_err(crate::store::sqlite::store_error);
+    let run = |sql: &str| {
+        transaction.execute_batch(sql).map_err(|error| StoreError::Unavailable(error.to_string()))
+    };
     run(SAVEPOINT)?;
     let done = walk_through(ledger, transaction, caller, new, effect);
     match &done {
         Ok(_) | Err(TransactionError::Unsettled(_)) => run(KEEP)?,
-        Err(TransactionError::Effect(_) | TransactionError::Refused(_) | TransactionError::Store(_)) => run(UNDO)?,
+        Err(TransactionError::Effect(_) | TransactionError::Refused(_) | TransactionError::Store(_)) => {
+            run(UNDO)?
+        }
     }
     done
 }
@@ -38,14 +44,24 @@ fn walk_through<E>(
 ) -> Result<View, TransactionError<E>> {
     let id = new.id.clone();
     let enter = Enter(ledger.prepare_verb(caller, NewOperation { execute: true, ..new }, None, false));
-    match commit_in(transaction, ledger.store(), enter)? {
+    match commit(ledger, transaction, &enter)? {
         Entered::Replay(view) => Ok(view),
         Entered::NotNow(view) => Err(TransactionError::Unsettled(Box::new(view))),
         Entered::Go(_) => {
             let Effect { reference, result } = effect(transaction).map_err(TransactionError::Effect)?;
             let declared = ledger.declared();
             let finish = Finish { caller: caller.clone(), id, reference, result, declared };
-            Ok(commit_in(transaction, ledger.store(), finish)?)
+            Ok(commit(ledger, transaction, &finish)?)
         }
     }
+}
+
+/// The door has an evidence chain of its own: nobody says whether the application commits.
+fn commit<V: Verb>(
+    ledger: &Ledger,
+    transaction: &rusqlite::Transaction<'_>,
+    verb: &V,
+) -> Result<V::Reply, Error> {
+    let writer = format!("{}-tx", ledger.store().writer());
+    sqlite::commit_in(transaction, &writer, ledger.clock(), verb)
 }

@@ -77,6 +77,9 @@ pub enum Refusal {
     /// The tool is paused.
     #[error("sends of this tool are paused")]
     Paused,
+    /// The cursor of a list is none that this product gave out.
+    #[error("the cursor is none of this list")]
+    InvalidCursor,
     /// The ledger is older than its mark and does not know this ID: it may have been used in the lost part.
     #[error("the ledger was restored from an older copy and does not know this ID")]
     LedgerRestored,
@@ -104,6 +107,7 @@ impl Refusal {
             Self::StaleClaim => "stale-claim",
             Self::InvalidArguments(_) => "invalid-arguments",
             Self::Paused => "paused",
+            Self::InvalidCursor => "invalid-cursor",
             Self::LedgerRestored => "ledger-restored",
         }
     }

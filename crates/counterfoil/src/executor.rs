@@ -16,7 +16,7 @@ use crate::caller::Caller;
 use crate::destination::{Destination, Finding, Gate, Made};
 use crate::error::{Error, Refusal, StoreError};
 use crate::id::{Account, FencingToken, OperationId, ToolName, WorkerName};
-use crate::ledger::{Ledger, NewOperation};
+use crate::ledger::{Ledger, NewOperation, Read};
 use crate::operation::{Marker, Operation};
 use crate::policy::{Carrier, Tool};
 use crate::snapshot::View;
@@ -50,15 +50,6 @@ struct Inner {
     failed: AtomicBool,
 }
 
-/// What became of an execution that was asked for.
-#[derive(Clone, Debug)]
-pub struct Execution {
-    /// The operation when the call returned.
-    pub view: View,
-    /// Whether this call created the operation.
-    pub created: bool,
-}
-
 impl Executor {
     /// An executor over `ledger` that sends through `destination` under the name `worker`, which must be new for every
     /// process.
@@ -84,49 +75,30 @@ impl Executor {
         &self.inner.ledger
     }
 
-    /// Checks that `arguments` can become a request of the tool, so that a prepare refuses what could never be sent.
-    ///
-    /// # Errors
-    /// [`Refusal::InvalidArguments`].
-    pub fn check(&self, caller: &Caller, new: &NewOperation) -> Result<(), Refusal> {
-        let declared = self.inner.ledger.declared();
-        match declared.get(&new.tool) {
-            Some((_, tool)) if tool.http().is_some() => self
-                .make(tool, &caller.account, &new.id, 1, &new.arguments)
-                .map(|_| ())
-                .map_err(Refusal::InvalidArguments),
-            Some(_) | None => Ok(()),
-        }
-    }
-
     /// Prepares an operation and, where it is to run and may, starts it in the same commit.
     ///
     /// # Errors
     /// As [`Ledger::prepare`].
     pub async fn prepare(&self, caller: &Caller, new: NewOperation) -> Result<PrepareReply, Error> {
-        let declared = self.inner.ledger.declared();
-        let made = match declared.get(&new.tool) {
-            Some((version, tool)) if tool.http().is_some() => self
-                .make(tool, &caller.account, &new.id, 1, &new.arguments)
-                .map(|made| Some((made, version)))
-                .map_err(Refusal::InvalidArguments),
-            Some(_) | None => Ok(None),
-        };
-        let (made, invalid) = match made {
-            Ok(made) => (made, None),
-            Err(refusal) => (None, Some(refusal)),
-        };
-        if let Some(refusal) = invalid {
-            // An existing operation answers first: a repeat must learn what is stored, not what this call lacks.
-            return match self.inner.ledger.find(caller, &new.id).await {
-                Err(Error::Refused(Refusal::UnknownOperation)) => Err(refusal.into()),
-                Ok(_) => self.inner.ledger.prepare(caller, new).await,
-                Err(error) => Err(error),
-            };
+        let ledger = &self.inner.ledger;
+        let mut verb = ledger.prepare_verb(caller, new, None, false);
+        // What is stored answers first: a repeat learns what is known, not what this call lacks.
+        match ledger.read(&verb).await? {
+            Read::Answered(reply) => return Ok(reply),
+            Read::Known => return ledger.store().commit(verb).await,
+            Read::New => {}
         }
-        let offer = made.as_ref().filter(|_| new.execute).map(|(made, version)| self.offer(made, *version));
-        let since = self.inner.ledger.clock().monotonic();
-        let reply = self.inner.ledger.submit(self.inner.ledger.prepare_verb(caller, new, offer, false)).await?;
+        let declared = verb.declared.clone();
+        let made = match declared.get(&verb.tool) {
+            Some((version, tool)) if tool.http().is_some() && tool.serves(&caller.account) => {
+                let made = self.make(tool, &caller.account, &verb.id, 1, &verb.arguments);
+                Some((made.map_err(Refusal::InvalidArguments)?, version))
+            }
+            Some(_) | None => None,
+        };
+        verb.offer = made.as_ref().filter(|_| verb.execute).map(|(made, version)| self.offer(made, *version));
+        let since = ledger.clock().monotonic();
+        let reply = ledger.store().commit(verb).await?;
         if let (Begun::Started(number), Some((made, _))) = (&reply.begun, made) {
             self.launch(&reply.view, *number, made, since);
         }
@@ -159,7 +131,9 @@ impl Executor {
             let ledger = &self.inner.ledger;
             let snapshot = ledger.store().snapshot(account, id, ledger.declared()).await?;
             let made = match snapshot.operation() {
-                Ok(operation) if !operation.state.is_final() => self.made_for(operation, snapshot.stored.as_deref()),
+                Ok(operation) if !operation.state.is_final() => {
+                    self.made_for(operation, snapshot.stored.as_deref())
+                }
                 Ok(_) | Err(_) => None,
             };
             let offer = made.as_ref().map(|(made, version)| self.offer(made, *version));
@@ -179,7 +153,9 @@ impl Executor {
                     return Ok(reply);
                 }
                 (Begun::Rebuild, _) if tries < 3 => tries += 1,
-                (Begun::Started(_) | Begun::Rebuild | Begun::NotNow | Begun::Blocked(_), _) => return Ok(reply),
+                (Begun::Started(_) | Begun::Rebuild | Begun::NotNow | Begun::Blocked(_), _) => {
+                    return Ok(reply);
+                }
             }
         }
     }
@@ -225,9 +201,12 @@ impl Executor {
     /// that the window for the first byte is never longer than the recorded one.
     fn launch(&self, view: &View, number: u32, made: Made, since: Duration) {
         let operation = &view.operation;
-        let Some(attempt) = operation.attempts.iter().find(|attempt| attempt.number == number) else { return };
+        let Some(attempt) = operation.attempts.iter().find(|attempt| attempt.number == number) else {
+            return;
+        };
         let window = attempt.send_before.since(attempt.started_at);
-        let approved_for = operation.approval.as_ref().map(|given| given.expires_at.since(attempt.started_at));
+        let approved_for =
+            operation.approval.as_ref().map(|given| given.expires_at.since(attempt.started_at));
         let deadline = since + approved_for.map_or(window, |left| left.min(window));
         let sending = Sending {
             executor: self.clone(),
@@ -279,8 +258,11 @@ impl Executor {
         let pauses = Arc::new(ledger.store().pauses().await?);
         self.inner.pauses.send_replace(pauses.clone());
         let everything = pauses.iter().any(|pause| pause.tool.is_none());
-        let skipped: Vec<ToolName> =
-            pauses.iter().filter(|pause| pause.scope.is_none()).filter_map(|pause| pause.tool.clone()).collect();
+        let skipped: Vec<ToolName> = pauses
+            .iter()
+            .filter(|pause| pause.scope.is_none())
+            .filter_map(|pause| pause.tool.clone())
+            .collect();
         let limit = u32::try_from(CARRIED_AT_ONCE * 4).unwrap_or(256);
         let due = ledger.store().due(ledger.clock().now(), limit, &skipped).await?;
         let again = ledger.clock().monotonic() + LEFT_ALONE;
@@ -314,8 +296,10 @@ impl Executor {
         let passed = self.tick(account, id).await?;
         let wished = passed.operation.wish && !passed.operation.state.is_final();
         let startable = match passed.tool.carrier {
-            Carrier::Http(_) => passed.next.action == crate::decide::Action::Retry
-                || passed.next.action == crate::decide::Action::Reconcile,
+            Carrier::Http(_) => {
+                passed.next.action == crate::decide::Action::Retry
+                    || passed.next.action == crate::decide::Action::Reconcile
+            }
             Carrier::Transaction => false,
         };
         if wished && startable {

@@ -28,3 +28,14 @@ pub(crate) fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     }
     Some(bytes)
 }
+
+/// Reads the digits of a text of any length, or nothing.
+#[cfg(feature = "sqlite")]
+pub(crate) fn decode_text(text: &str) -> Option<String> {
+    let bytes: Option<Vec<u8>> = text
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| std::str::from_utf8(pair).ok().and_then(decode::<1>).map(|[byte]| byte))
+        .collect();
+    String::from_utf8(bytes?).ok()
+}

@@ -10,9 +10,9 @@ use crate::id::{OperationId, Task, ToolName};
 use crate::operation::ResultBody;
 use crate::policy::Tool;
 use crate::random::{OsRandom, Random};
-use crate::snapshot::{Declarations, Existing, Snapshot, Verb, View};
+use crate::snapshot::{Declarations, Existing, Verb, View};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
-use crate::store::{EvidenceRow, Filter, Page};
+use crate::store::{Change, EvidenceRow, Filter, Page};
 use crate::time::{Clock, SystemClock};
 use crate::verbs::{Approve, Deny, Offer, Prepare, PrepareReply, Withdraw};
 use crate::waiters::Waiters;
@@ -45,7 +45,8 @@ pub struct LedgerOptions {
 impl Default for LedgerOptions {
     fn default() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-        Self { store: SqliteOptions::new(clock.clone()), clock, random: Arc::new(OsRandom) }
+        let store = SqliteOptions { clock: clock.clone(), ..SqliteOptions::default() };
+        Self { store, clock, random: Arc::new(OsRandom) }
     }
 }
 
@@ -184,21 +185,34 @@ impl Ledger {
     /// # Errors
     /// As the verb.
     pub async fn submit<V: Verb>(&self, verb: V) -> Result<V::Reply, Error> {
+        match self.read(&verb).await? {
+            Read::Answered(reply) => Ok(reply),
+            Read::Known | Read::New => self.inner.store.commit(verb).await,
+        }
+    }
+
+    /// Answers a verb from a read, where it would write nothing.
+    ///
+    /// # Errors
+    /// What the operation alone refuses; anything that depends on its surroundings is left to the commit.
+    pub(crate) async fn read<V: Verb>(&self, verb: &V) -> Result<Read<V::Reply>, Error> {
         let needs = verb.needs();
         let snapshot = self.inner.store.snapshot(needs.account, needs.id, verb.declared()).await?;
-        if let Existing::Operation(operation) = &snapshot.existing
-            && (operation.state.is_final() || needs.named.is_empty())
-        {
-            match verb.decide(&snapshot) {
-                Ok(decided) if nothing_to_write(&decided.changes) && operation.state.is_final() => {
-                    return Ok(decided.reply);
-                }
-                // The read did not look at peers: only what an operation says of itself may be refused from it.
-                Err(refusal) if of_itself(&refusal) => return Err(refusal.into()),
-                Ok(_) | Err(_) => {}
+        let known = match &snapshot.existing {
+            Existing::Nothing => return Ok(Read::New),
+            Existing::Tombstone(_) => None,
+            Existing::Operation(operation) => Some(operation),
+        };
+        match verb.decide(&snapshot) {
+            Ok(decided)
+                if nothing_to_write(&decided.changes)
+                    && known.is_some_and(|operation| operation.state.is_final()) =>
+            {
+                Ok(Read::Answered(decided.reply))
             }
+            Err(refusal) if of_itself(&refusal) => Err(refusal.into()),
+            Ok(_) | Err(_) => Ok(Read::Known),
         }
-        self.inner.store.commit(verb).await
     }
 
     /// An operation as it is now.
@@ -280,7 +294,7 @@ impl Ledger {
         &self,
         caller: &Caller,
         id: &OperationId,
-        after: Option<u64>,
+        after: u64,
         limit: u32,
     ) -> Result<Page<EvidenceRow>, Error> {
         caller.needs(Need::Evidence)?;
@@ -379,6 +393,16 @@ impl<E> From<Error> for TransactionError<E> {
     }
 }
 
+/// What a read says to a verb.
+pub(crate) enum Read<R> {
+    /// This is its reply; nothing is to be written.
+    Answered(R),
+    /// The ID is known, and the commit decides.
+    Known,
+    /// The ID is new.
+    New,
+}
+
 fn nothing_to_write(changes: &crate::snapshot::Changes) -> bool {
     changes.operation.is_none() && changes.evidence.is_empty() && changes.links.is_empty()
 }
@@ -403,23 +427,20 @@ fn of_itself(refusal: &Refusal) -> bool {
         | Refusal::StaleClaim
         | Refusal::InvalidArguments(_)
         | Refusal::Paused
+        | Refusal::InvalidCursor
         | Refusal::LedgerRestored => false,
     }
 }
 
 /// Passes committed changes on to whoever waits for them.
-async fn pump(mut changes: tokio::sync::broadcast::Receiver<crate::store::Change>, waiters: Waiters) {
+async fn pump(mut changes: tokio::sync::broadcast::Receiver<Change>, waiters: Waiters) {
     use tokio::sync::broadcast::error::RecvError;
     loop {
         match changes.recv().await {
-            Ok(change) => waiters.wake(&change.account, &change.id),
+            Ok(Change::Operation { account, id }) => waiters.wake(&account, &id),
+            Ok(Change::Pauses | Change::Tokens) => {}
             Err(RecvError::Lagged(_)) => waiters.wake_all(),
             Err(RecvError::Closed) => return,
         }
     }
-}
-
-#[allow(dead_code, reason = "documents that snapshots cross threads")]
-fn snapshots_are_send(snapshot: Snapshot) -> impl Send {
-    snapshot
 }

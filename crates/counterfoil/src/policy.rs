@@ -281,6 +281,9 @@ impl Tool {
         if let Some(place) = self.recovery.place() {
             part(&place.to_string());
         }
+        if let Some((format, _)) = self.recovery.key_format() {
+            part(format.label());
+        }
         Route(hash.finalize().into())
     }
 

@@ -59,7 +59,8 @@ pub struct Needs<'a> {
     pub peers: bool,
     /// Other operations that are named.
     pub named: &'a [OperationId],
-    /// The scope of the credential that a send would use.
+    /// The scope of the credential that a send would use. Where none is named, pauses and credential refusals are
+    /// those of the scope that the operation's last attempt was made under.
     pub scope: Option<&'a str>,
     /// The token bucket that a send would use.
     pub bucket: Option<&'a str>,
@@ -91,11 +92,11 @@ pub struct Snapshot {
     pub peers: Vec<Peer>,
     /// The named operations, and those that held a start back.
     pub named: Vec<Peer>,
-    /// Why sends of the tool stand still, under the given scope.
+    /// Why sends of the tool stand still, under the scope in question.
     pub paused: Option<PauseReason>,
     /// How long the tool was paused since the operation's first attempt.
     pub paused_for: Duration,
-    /// Credential refusals in a row under the given scope.
+    /// Credential refusals in a row under the scope in question.
     pub refusals: u32,
     /// How full the bucket is.
     pub bucket: Option<BucketLevel>,
@@ -153,14 +154,17 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::context`].
     pub fn view_of(&self, operation: Operation) -> Result<View, Refusal> {
-        let context = self.context(&operation.tool)?;
+        // An approval may have bound it to the declaration in force.
+        let current = self.declared.get(&operation.tool);
+        let bound = current.filter(|(version, _)| *version == operation.policy_version).map(|(_, tool)| tool);
+        let tool = bound.or(self.stored.as_ref()).or(current.map(|(_, tool)| tool)).cloned();
+        let tool = tool.ok_or(Refusal::UnknownTool)?;
+        let context = Context { stored: &tool, ..self.context(&operation.tool)? };
         let next = next_step(&operation, &context);
         let facts = context.facts();
         let send_allowed_until = facts.recovery.send_allowed_until(&operation.attempts);
         let approval_required = facts.approval == crate::policy::ApprovalRule::Required;
-        let stored =
-            self.stored.clone().or_else(|| self.declared.get(&operation.tool).map(|(_, tool)| tool.clone()));
-        let tool = stored.ok_or(Refusal::UnknownTool)?;
+        drop(facts);
         Ok(View { operation, next, send_allowed_until, approval_required, tool, replayed: false })
     }
 }

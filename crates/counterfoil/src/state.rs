@@ -381,8 +381,19 @@ pub fn next(state: &State, facts: Facts, event: &Event) -> Result<Next, IllegalE
             State::Prepared(_) => Ok(STAYS),
             State::InProgress(_) | State::Unknown(_) | State::Succeeded(_) | State::Rejected(_) => illegal,
         },
-        // Decisions before a start: a no after an attempt would hide that something was tried.
-        Event::Denied(rejection) | Event::Withdrawn(rejection) | Event::Replaced(rejection) => match state {
+        // Decisions before a start: a no after an attempt would hide that something was tried, and would let the same
+        // action begin anew with a fresh budget.
+        Event::Denied(rejection) | Event::Withdrawn(rejection) => match state {
+            State::Prepared(_) if facts.attempts == 0 && !facts.duplicate_suspected => {
+                Ok(becomes(State::Rejected(rejection.clone())))
+            }
+            State::Prepared(_)
+            | State::InProgress(_)
+            | State::Unknown(_)
+            | State::Succeeded(_)
+            | State::Rejected(_) => illegal,
+        },
+        Event::Replaced(rejection) => match state {
             State::Prepared(_) if facts.others_unsettled == 0 && !facts.duplicate_suspected => {
                 Ok(becomes(State::Rejected(rejection.clone())))
             }

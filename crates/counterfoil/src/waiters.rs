@@ -8,10 +8,10 @@ use tokio::sync::Notify;
 use crate::id::{Account, OperationId};
 
 /// How many callers may wait for one operation; further ones are answered at once.
-pub const WAITERS_PER_OPERATION: usize = 1_000;
+pub(crate) const WAITERS_PER_OPERATION: usize = 1_000;
 
 /// How many callers may wait at all.
-pub const WAITERS: usize = 20_000;
+pub(crate) const WAITERS: usize = 20_000;
 
 type Key = (Account, OperationId);
 
@@ -109,7 +109,8 @@ mod tests {
     fn the_number_of_waiters_is_bounded_and_given_back() {
         let waiters = Waiters::default();
         let (account, id) = (Account::from_stored("a"), OperationId::from_stored("o"));
-        let places: Vec<_> = (0..WAITERS_PER_OPERATION).map(|_| waiters.enter(&account, &id).unwrap()).collect();
+        let places: Vec<_> =
+            (0..WAITERS_PER_OPERATION).map(|_| waiters.enter(&account, &id).unwrap()).collect();
         assert!(waiters.enter(&account, &id).is_none());
         assert!(waiters.enter(&account, &OperationId::from_stored("p")).is_some());
         drop(places);

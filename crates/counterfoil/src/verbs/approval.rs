@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::draft::{Draft, rejection};
+use super::pass::pass;
 use super::prepare::digest;
 use crate::caller::{Caller, Need};
 use crate::decide::{self, ApprovalNeed};
@@ -71,6 +72,7 @@ impl Verb for Approve {
         let State::Prepared(_) = operation.state else {
             return Err(Refusal::WrongState(operation.state.label()));
         };
+        still_undecided(operation, snapshot)?;
         let mut draft = Draft::of(operation, snapshot.now);
         if let Some(other) = &self.acknowledges {
             let peer =
@@ -115,12 +117,16 @@ impl Approve {
             return Err(Refusal::WrongState(draft.operation.state.label()));
         }
         draft.apply(&Event::Approved, None)?;
-        // What never started goes where it is approved to go now.
-        if !draft.operation.started() {
-            draft.operation.policy_version = version;
-        }
+        // What never started goes where it is approved to go now; what did start goes where it went.
+        let bound = match draft.operation.started() {
+            true => &*facts,
+            false => {
+                draft.operation.policy_version = version;
+                current
+            }
+        };
         draft.operation.approval =
-            Some(decide::approval_by(&self.caller.principal, &draft.operation, current, context.now));
+            Some(decide::approval_by(&self.caller.principal, &draft.operation, bound, context.now));
         let data = json!({
             "fingerprint": self.fingerprint.to_string(),
             "acknowledges": self.acknowledges.as_ref().map(OperationId::as_str),
@@ -188,6 +194,18 @@ impl Verb for Withdraw {
         self.caller.needs(Need::Agent)?;
         let end = End { code: RejectionCode::Withdrawn, kind: "withdrawn", reason: None };
         end.decide(&self.caller, snapshot)
+    }
+}
+
+/// Time may have ended it already, whether or not a pass has written that down.
+fn still_undecided(operation: &Operation, snapshot: &Snapshot) -> Result<(), Refusal> {
+    let mut passed = Draft::of(operation, snapshot.now);
+    pass(&mut passed, &snapshot.context(&operation.tool)?, 0)?;
+    match &passed.operation.state {
+        State::Prepared(_) => Ok(()),
+        State::InProgress(_) | State::Succeeded(_) | State::Rejected(_) | State::Unknown(_) => {
+            Err(Refusal::WrongState(passed.operation.state.label()))
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::backoff::Spent;
 use crate::decide::{self, ApprovalNeed, Context, Plan};
 use crate::error::Refusal;
 use crate::id::{Account, OperationId};
-use crate::operation::RejectionCode;
+use crate::operation::{AttemptOutcome, RejectionCode};
 use crate::policy::{ApprovalRule, Tool};
 use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb, View};
 use crate::state::{AfterSettled, Event, Open, State, Waiting};
@@ -98,7 +98,7 @@ pub(super) fn pass(draft: &mut Draft, context: &Context<'_>, random: u64) -> Res
 pub(super) fn may_send_now(draft: &Draft, context: &Context<'_>, facts: &Tool) -> bool {
     let spent = Spent::by(&draft.operation.attempts, context.paused_for);
     spent.allows(&facts.budget, context.now)
-        && decide::send_rule(&draft.operation, facts, context.now).is_ok()
+        && decide::send_allowed(&draft.operation, facts, context, context.now).is_ok()
 }
 
 /// Plans how an open operation goes on.
@@ -140,6 +140,10 @@ pub(super) fn after_settled(
     // What a person closed or released is never sent again.
     if closed || draft.operation.released.is_some() {
         return over();
+    }
+    // A definite refusal counts as soon as nothing else may have worked: asking again cannot help.
+    if draft.operation.attempts.iter().any(|attempt| attempt.outcome == Some(AttemptOutcome::Rejected)) {
+        return AfterSettled::Over(rejection(RejectionCode::DestinationRejected, context.now));
     }
     match decide::plan(&draft.operation, facts, context, retry_after, random) {
         Plan::Send(at) => AfterSettled::Again(Waiting { not_before: Some(at), hold: None }),

@@ -11,7 +11,9 @@ use crate::decide::{CREDENTIAL_REFUSALS, Context};
 use crate::destination::Finding;
 use crate::error::Refusal;
 use crate::id::{Account, FencingToken, OperationId, WorkerName};
-use crate::operation::{Attempt, AttemptOutcome, Claim, Operation, Receipt, ReceiptSource, RejectionCode};
+use crate::operation::{
+    Attempt, AttemptOutcome, Claim, Marker, Operation, Receipt, ReceiptSource, RejectionCode,
+};
 use crate::policy::{Meaning, Tool};
 use crate::snapshot::{Actor, Decided, Declarations, Needs, PauseDraft, RefusalCount, Snapshot, Verb, View};
 use crate::state::{Event, Open, State};
@@ -82,10 +84,14 @@ impl Verb for Report {
         let context = snapshot.context(&operation.tool)?;
         let mut draft = Draft::of(operation, snapshot.now);
         let standing = self.standing(operation, attempt);
-        if standing != Standing::Repeat {
+        let stale = standing == Standing::Late && !self.moves_late(attempt);
+        if stale {
+            // Kept, and moves nothing.
+            let data = self.data(&draft);
+            draft.note("late_report", self.by(), data);
+        } else if standing != Standing::Repeat {
             self.record(&mut draft, &context, standing)?;
         }
-        let stale = standing == Standing::Late && !self.moves_late();
         let scope = attempt.scope.clone();
         let (operation, mut changes) = draft.into_changes();
         if standing == Standing::Current {
@@ -109,7 +115,7 @@ enum Standing {
 impl Report {
     fn standing(&self, operation: &Operation, attempt: &Attempt) -> Standing {
         let lingering = attempt.lingers_until.is_some() && attempt.ended_at.is_none();
-        if attempt.ended_at.is_some() && attempt.outcome == Some(self.finding.outcome()) {
+        if self.repeats(operation, attempt) {
             return Standing::Repeat;
         }
         // While no newer claim was granted, an answer that was read after callers were told that there was none is
@@ -126,11 +132,24 @@ impl Report {
         }
     }
 
+    /// The same report came before. A second success that names something else is news.
+    fn repeats(&self, operation: &Operation, attempt: &Attempt) -> bool {
+        let known = operation.state.receipt().and_then(|receipt| receipt.reference.as_ref());
+        let other = self.finding.reference.is_some() && self.finding.reference.as_ref() != known;
+        attempt.ended_at.is_some()
+            && attempt.outcome == Some(self.finding.outcome())
+            && !(self.finding.meaning == Meaning::Succeeded && other)
+    }
+
     /// Whether a late report moves something: proof of success always does, and the maker of an attempt may say that
-    /// it never sent it.
-    fn moves_late(&self) -> bool {
+    /// it never sent it, unless it said before that it did.
+    fn moves_late(&self, attempt: &Attempt) -> bool {
         match self.finding.outcome() {
-            AttemptOutcome::Succeeded | AttemptOutcome::NotSent => true,
+            AttemptOutcome::Succeeded => true,
+            AttemptOutcome::NotSent => {
+                attempt.marker != Some(Marker::BytesWritten)
+                    && attempt.outcome != Some(AttemptOutcome::Succeeded)
+            }
             AttemptOutcome::Rejected
             | AttemptOutcome::NotProcessed
             | AttemptOutcome::Throttled
@@ -142,11 +161,6 @@ impl Report {
     fn record(&self, draft: &mut Draft, context: &Context<'_>, standing: Standing) -> Result<(), Refusal> {
         let facts = context.facts();
         let in_time = matches!(&draft.operation.state, State::InProgress(_)) && standing == Standing::Current;
-        if standing == Standing::Late && !self.moves_late() {
-            let data = self.data(draft);
-            draft.note("late_report", self.by(), data);
-            return Ok(());
-        }
         self.write_attempt(draft, context);
         if let Some(until) = self.finding.lingers_until {
             return self.linger(draft, context, &facts, until);

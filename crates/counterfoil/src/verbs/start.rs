@@ -12,7 +12,7 @@ use crate::decide::{self, ApprovalNeed, Context};
 use crate::error::Refusal;
 use crate::guard::{self, Peer};
 use crate::id::{Account, OperationId, WorkerName};
-use crate::operation::{Attempt, Claim};
+use crate::operation::{Attempt, AttemptOutcome, Claim};
 use crate::policy::Tool;
 use crate::recovery::HoldReason;
 use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb, View};
@@ -184,6 +184,10 @@ pub(super) fn begin(
     if operation.policy_version != offer.policy_version {
         return Ok(Begun::Rebuild);
     }
+    // What the guard held back, or nobody asked for, waits until somebody asks.
+    if !repeat && !operation.wish {
+        return Ok(Begun::NotNow);
+    }
     let due = not_before.is_none_or(|at| context.now >= at);
     if context.paused.is_some() || operation.duplicate_suspected || operation.released.is_some() || !due {
         return Ok(Begun::NotNow);
@@ -216,7 +220,19 @@ pub(super) fn begin(
 /// A credential of another vendor account, or a request that is no longer the first one, must not be sent.
 fn changed_request(draft: &Draft, offer: &Offer) -> Option<HoldReason> {
     let first = draft.operation.attempts.first()?;
-    if first.scope != offer.scope {
+    // An attempt that is proved unprocessed reached no vendor account: a credential that was mended may differ.
+    let reached = draft.operation.attempts.iter().find(|attempt| match attempt.outcome {
+        Some(AttemptOutcome::NotSent | AttemptOutcome::NotProcessed) => false,
+        Some(
+            AttemptOutcome::Succeeded
+            | AttemptOutcome::Rejected
+            | AttemptOutcome::Throttled
+            | AttemptOutcome::Pending
+            | AttemptOutcome::Unknown,
+        )
+        | None => true,
+    });
+    if reached.is_some_and(|reached| reached.scope != offer.scope) {
         Some(HoldReason::ScopeChanged)
     } else if first.request_digest != offer.request_digest {
         Some(HoldReason::RequestChanged)

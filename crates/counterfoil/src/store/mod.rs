@@ -4,6 +4,9 @@
 //! state in one durable commit. A crash before that commit leaves nothing of the verb; a crash after it leaves all of
 //! it. Nothing in between exists, and nobody is answered before the commit is durable. No decision is made in SQL.
 
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
 use serde::{Deserialize, Serialize};
 
 use crate::guard::Stage;
@@ -88,7 +91,8 @@ pub struct Due {
     pub at: Timestamp,
 }
 
-/// A change that this or another process committed.
+/// A change of an operation that this or another process committed. It is a hint: whoever misses one (the channel is
+/// bounded) reads again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Change {
     /// Whose.
@@ -184,7 +188,7 @@ pub struct AuditFault {
 }
 
 /// How the ledger stands to its high-water mark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MarkState {
     /// At or past it.
     Current,

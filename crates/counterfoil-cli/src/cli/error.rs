@@ -1,0 +1,154 @@
+//! Every way in which a command can fail, in one type: a kind, which decides the exit code, a message and hints. All
+//! other errors are turned into it here and only here.
+
+use std::fmt;
+use std::io;
+
+use counterfoil::{Refusal, StoreError};
+
+use super::exit::Exit;
+use crate::config::report::Report;
+use crate::problems;
+
+/// What kind of failure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The command line itself makes no sense.
+    Usage,
+    /// The configuration does not load.
+    Config,
+    /// The ledger or the server says no.
+    Refused,
+    /// Something that the command needs is not there: a file, a database, a server.
+    Environment,
+    /// Nobody reads the output any more.
+    BrokenPipe,
+    /// A mistake in this program.
+    Internal,
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+pub struct CommandError {
+    /// Its kind.
+    pub kind: Kind,
+    /// The slug of the problem, where there is one.
+    pub slug: Option<&'static str>,
+    /// What went wrong.
+    pub message: String,
+    /// What to do about it; at least one line for everything but a broken pipe.
+    pub hints: Vec<String>,
+}
+
+impl CommandError {
+    /// A failure with one hint.
+    pub fn new(kind: Kind, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { kind, slug: None, message: message.into(), hints: vec![hint.into()] }
+    }
+
+    /// The command line itself makes no sense.
+    pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, message, hint)
+    }
+
+    /// Something that the command needs is not there.
+    pub fn environment(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(Kind::Environment, message, hint)
+    }
+
+    /// Adds a hint.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// The exit code.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self.kind {
+            Kind::Usage => Exit::Usage,
+            Kind::Config | Kind::Refused | Kind::Environment | Kind::BrokenPipe | Kind::Internal => {
+                Exit::Error
+            }
+        }
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.message)?;
+        for hint in &self.hints {
+            write!(f, "\nhint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+impl From<io::Error> for CommandError {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self {
+                kind: Kind::BrokenPipe,
+                slug: None,
+                message: error.to_string(),
+                hints: Vec::new(),
+            };
+        }
+        Self::environment(error.to_string(), "check that the file or stream can be read and written")
+    }
+}
+
+impl From<serde_json::Error> for CommandError {
+    fn from(error: serde_json::Error) -> Self {
+        match error.io_error_kind() {
+            Some(kind) => io::Error::from(kind).into(),
+            None => Self::new(Kind::Internal, error.to_string(), "this should not happen; please report it"),
+        }
+    }
+}
+
+impl From<Report> for CommandError {
+    fn from(report: Report) -> Self {
+        let message = format!("the configuration does not load\n{report}");
+        Self::new(Kind::Config, message, "`counterfoil check` reports everything at once")
+    }
+}
+
+/// A refusal with the hint of its page.
+fn explained(kind: Kind, slug: &'static str, message: String) -> CommandError {
+    let hints = match problems::find(slug) {
+        Some(problem) => vec![problem.hint.to_owned(), format!("`counterfoil explain {slug}` says more")],
+        None => vec![format!("the code is {slug}")],
+    };
+    CommandError { kind, slug: Some(slug), message, hints }
+}
+
+impl From<Refusal> for CommandError {
+    fn from(refusal: Refusal) -> Self {
+        explained(Kind::Refused, refusal.code(), refusal.to_string())
+    }
+}
+
+impl From<StoreError> for CommandError {
+    fn from(error: StoreError) -> Self {
+        explained(Kind::Environment, error.code(), error.to_string())
+    }
+}
+
+impl From<counterfoil::Error> for CommandError {
+    fn from(error: counterfoil::Error) -> Self {
+        match error {
+            counterfoil::Error::Refused(refusal) => refusal.into(),
+            counterfoil::Error::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<counterfoil::id::NameError> for CommandError {
+    fn from(error: counterfoil::id::NameError) -> Self {
+        Self::usage(error.to_string(), "`counterfoil help` shows what each argument takes")
+    }
+}

@@ -1,0 +1,136 @@
+//! What every command takes, and what it works with.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::Args;
+
+use counterfoil::Account;
+
+use super::error::CommandError;
+use super::output::Output;
+use crate::config::{self, Config, Overrides};
+
+/// The options that every command takes.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub struct Globals {
+    /// The configuration file
+    #[arg(long, global = true, value_name = "PATH", default_value = config::DEFAULT_PATH)]
+    pub config: PathBuf,
+    /// The account to work in; default: the only one
+    #[arg(long, global = true, value_name = "ACCOUNT")]
+    pub account: Option<Account>,
+    /// Work on a running server instead of the database of the configuration
+    #[arg(long, global = true, value_name = "URL")]
+    pub server: Option<String>,
+    /// The token for `--server`
+    #[arg(long, global = true, value_name = "TOKEN", env = "COUNTERFOIL_TOKEN", hide_env_values = true)]
+    pub token: Option<Token>,
+    /// Print data as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Leave out everything but data and errors
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+}
+
+/// A bearer token. It is never printed, not even for debugging.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// The text, for the header of a request and nothing else.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Token {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// A server to work on.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    /// Its URL.
+    pub url: String,
+    /// The token to show it.
+    pub token: Token,
+}
+
+/// What a command works with.
+pub struct Context<'w> {
+    /// The global options.
+    pub globals: Globals,
+    /// The environment that comes before the file.
+    pub overrides: Overrides,
+    /// Where it writes.
+    pub out: Output<'w>,
+}
+
+impl<'w> Context<'w> {
+    /// Everything a command works with.
+    #[must_use]
+    pub fn new(globals: Globals, overrides: Overrides, out: Output<'w>) -> Self {
+        Self { globals, overrides, out }
+    }
+
+    /// Reads the configuration; its warnings go to stderr.
+    ///
+    /// # Errors
+    /// Where it does not load.
+    pub fn config(&mut self) -> Result<Config, CommandError> {
+        let config = config::load(&self.globals.config, &self.overrides)?;
+        let path = config.path.clone();
+        for finding in &config.warnings {
+            let report = config::report::Report { path: path.clone(), findings: vec![finding.clone()] };
+            self.out.note(report.to_string())?;
+        }
+        Ok(config)
+    }
+
+    /// The configuration file.
+    #[must_use]
+    pub fn config_path(&self) -> &Path {
+        &self.globals.config
+    }
+
+    /// The server to work on, if one is named.
+    ///
+    /// # Errors
+    /// Where a server is named and no token.
+    pub fn remote(&self) -> Result<Option<Remote>, CommandError> {
+        match (&self.globals.server, &self.globals.token) {
+            (Some(url), Some(token)) => Ok(Some(Remote { url: url.clone(), token: token.clone() })),
+            (Some(_), None) => {
+                Err(CommandError::usage("--server needs a token", "give --token, or set COUNTERFOIL_TOKEN"))
+            }
+            (None, _) => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_not_printed() {
+        let token: Token = "cf_canary".parse().unwrap();
+        assert!(!format!("{token:?}").contains("canary"));
+    }
+}

@@ -1,0 +1,29 @@
+//! `counterfoil op deny`
+
+use clap::Args;
+
+use counterfoil::OperationId;
+
+use crate::cli::error::CommandError;
+use crate::cli::exit::Exit;
+use crate::cli::globals::Context;
+use crate::cli::not_wired::not_wired;
+
+/// Deny an operation: it ends rejected and nothing is sent
+#[derive(Clone, Debug, Args)]
+pub struct DenyArgs {
+    /// The operation ID
+    #[arg(value_name = "ID")]
+    pub id: OperationId,
+    /// Why, for whoever prepared it
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Where the operation can no longer be denied.
+pub(super) fn run(_args: &DenyArgs, _context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    not_wired("op deny")
+}

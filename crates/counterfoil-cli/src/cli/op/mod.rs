@@ -1,0 +1,88 @@
+//! `counterfoil op`
+
+mod approve;
+mod deny;
+mod execute;
+mod list;
+mod prepare;
+mod show;
+mod withdraw;
+
+use clap::{Subcommand, ValueEnum};
+
+use counterfoil::guard::Stage;
+
+use super::error::CommandError;
+use super::exit::Exit;
+use super::globals::Context;
+
+pub use self::approve::ApproveArgs;
+pub use self::deny::DenyArgs;
+pub use self::execute::ExecuteArgs;
+pub use self::list::ListArgs;
+pub use self::prepare::PrepareArgs;
+pub use self::show::ShowArgs;
+pub use self::withdraw::WithdrawArgs;
+
+/// The commands about operations.
+#[derive(Debug, Subcommand)]
+pub enum OpCommand {
+    /// Store an accepted action under its ID.
+    Prepare(PrepareArgs),
+    /// Carry an operation out, or join the attempt that is running.
+    Execute(ExecuteArgs),
+    /// Show an operation as it is now.
+    Show(ShowArgs),
+    /// List operations, newest first.
+    List(ListArgs),
+    /// Approve what is stored under this ID.
+    Approve(ApproveArgs),
+    /// Deny an operation: it ends rejected and nothing is sent.
+    Deny(DenyArgs),
+    /// Withdraw an operation that has not started: it ends rejected.
+    Withdraw(WithdrawArgs),
+}
+
+/// A state as the command line spells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum StateArg {
+    /// Stored; no attempt is running.
+    Prepared,
+    /// An attempt is running.
+    InProgress,
+    /// A receipt proves it.
+    Succeeded,
+    /// Nothing happened, and that is certain.
+    Rejected,
+    /// The outcome cannot be confirmed.
+    Unknown,
+}
+
+impl From<StateArg> for Stage {
+    fn from(state: StateArg) -> Self {
+        match state {
+            StateArg::Prepared => Self::Prepared,
+            StateArg::InProgress => Self::InProgress,
+            StateArg::Succeeded => Self::Succeeded,
+            StateArg::Rejected => Self::Rejected,
+            StateArg::Unknown => Self::Unknown,
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// As the command says.
+pub fn run(command: &OpCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    match command {
+        OpCommand::Prepare(args) => prepare::run(args, context),
+        OpCommand::Execute(args) => execute::run(args, context),
+        OpCommand::Show(args) => show::run(args, context),
+        OpCommand::List(args) => list::run(args, context),
+        OpCommand::Approve(args) => approve::run(args, context),
+        OpCommand::Deny(args) => deny::run(args, context),
+        OpCommand::Withdraw(args) => withdraw::run(args, context),
+    }
+}

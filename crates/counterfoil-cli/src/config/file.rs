@@ -1,0 +1,477 @@
+//! The sections of `counterfoil.toml`, key by key. What a doc comment says here is what the schema shows in an editor.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+
+use counterfoil::KeyFormat;
+use counterfoil::policy::{BodyKind, Meaning};
+use counterfoil::recovery::StoredErrors;
+
+use super::duration::Length;
+use super::shape::{At, Definitions, Later, NotBuilt, Shape, section};
+
+section! {
+    /// Configuration of a Counterfoil server and of its command line.
+    FileSection {
+        /// Where it listens and where the ledger lies.
+        server: Option<ServerSection>,
+        /// Upper limits; each may be lowered, none may be raised.
+        limits: Option<LimitsSection>,
+        /// The write actions, by name: letters, digits, and `.` `_` `-`, at most 128 bytes.
+        tools: Option<BTreeMap<At<String>, ToolSection>>,
+        /// Token buckets that tools share, by name.
+        destinations: Option<BTreeMap<At<String>, DestinationSection>>,
+        /// The gateway for tool servers.
+        mcp: Option<Later>,
+        /// Who is told about held operations.
+        notify: Option<Later>,
+    }
+}
+
+section! {
+    /// Where the server listens and where the ledger lies. Each key also comes from `COUNTERFOIL_SERVER_KEY`.
+    ServerSection {
+        /// An address and port (`127.0.0.1:8787`, the default), or `unix:PATH`.
+        listen: Option<At<String>>,
+        /// The ledger: `sqlite:PATH`, relative to this file. Default `sqlite:counterfoil.db`.
+        database: Option<At<String>>,
+        /// How long a claim lasts without renewal, from 1s to 1h. Default 30s.
+        lease: Option<At<Length>>,
+        /// How often receipts whose retention is over are purged. Default 1m.
+        retention_interval: Option<At<Length>>,
+        /// Where the high-water mark lies.
+        mark: Option<Later>,
+    }
+}
+
+section! {
+    /// Upper limits. Each may be lowered, none may be raised. Each key also comes from `COUNTERFOIL_LIMITS_KEY`.
+    LimitsSection {
+        /// Bytes of the arguments of one operation. Default and most 262144.
+        arguments_bytes: Option<At<u64>>,
+        /// Bytes of a stored result; a larger one is kept as digest and size. Default and most 1048576.
+        result_bytes: Option<At<u64>>,
+        /// Bytes of a task. Default and most 255.
+        task_bytes: Option<At<u64>>,
+        /// Bytes of a subject.
+        subject_bytes: Option<Later>,
+        /// Levels of nesting in arguments; the object itself is the first. Default and most 64.
+        depth: Option<At<u64>>,
+        /// Items on one page of a list. Default and most 200.
+        list_page: Option<At<u64>>,
+        /// Milliseconds that one call may wait. Default and most 120000.
+        wait_ms: Option<At<u64>>,
+        /// Callers that may wait for one operation at once; further ones are answered at once. Default and most 1000.
+        waiters: Option<At<u64>>,
+    }
+}
+
+section! {
+    /// A write action: who carries it out, who can establish whether it happened, how often it may be tried.
+    ToolSection {
+        /// What it does, for people.
+        description: Option<String>,
+        /// The accounts that may use it. Default all.
+        accounts: Option<At<Vec<At<String>>>>,
+        /// Whether another principal must say yes first: `required` or `none` (the default).
+        approval: Option<At<ApprovalValue>>,
+        /// How long an approval, and a request for one, is good for. Default 24h.
+        approval_expires: Option<At<Length>>,
+        /// How long the receipt is kept, counted from the final state. Default 90d.
+        retention: Option<At<Length>>,
+        /// JSON pointers to arguments that are never shown in lists, logs or notices.
+        sensitive: Option<Vec<At<String>>>,
+        /// JSON pointers to arguments that do not count when a repeat is compared, such as a trace ID.
+        volatile: Option<Vec<At<String>>>,
+        /// JSON pointers that make an action the same one.
+        guard_on: Option<Later>,
+        /// The request that carries the action out.
+        http: Option<At<HttpSection>>,
+        /// Code of your own that carries it out.
+        worker: Option<Later>,
+        /// A tool server that carries it out.
+        mcp: Option<Later>,
+        /// Who can establish whether it happened. There is no default.
+        recovery: Option<At<RecoverySection>>,
+        /// How often and how long it may be tried.
+        budget: Option<BudgetSection>,
+        /// What the destination's answers prove, before the default table; the first match wins.
+        outcomes: Option<Vec<At<OutcomeSection>>>,
+        /// The destination's own notices.
+        evidence: Option<Later>,
+        /// What the person sees who decides.
+        review: Option<Later>,
+        /// A profile of the built-in catalogue.
+        profile: Option<Later>,
+    }
+}
+
+section! {
+    /// The request that carries the action out.
+    HttpSection {
+        /// `POST`, `PUT`, `PATCH`, `DELETE` or `GET`.
+        method: At<String>,
+        /// Host and scheme are fixed; `{/pointer}` stands for a scalar argument in a path segment or query value.
+        url: At<String>,
+        /// `json` (the argument bytes, the default), `form` (a flat form of scalars) or `none`.
+        body: Option<At<BodyKind>>,
+        /// JSON pointers to arguments that went into the URL's path and stay out of the body.
+        path_only: Option<Vec<At<String>>>,
+        /// Header templates; `${NAME}` or `${file:PATH}` stands for a secret that is looked up at send time.
+        headers: Option<BTreeMap<At<String>, At<String>>>,
+        /// Whether transparent mode passes a query string.
+        query: Option<At<QueryValue>>,
+        /// The vendor account, region and mode that the credential belongs to; rotating a secret does not change it.
+        scope: Option<At<String>>,
+        /// The section of `[destinations]` whose token bucket the sends share.
+        destination: Option<At<String>>,
+        /// How long callers wait for the answer. Default 20s.
+        timeout: Option<At<Length>>,
+        /// How long after `timeout` the answer is still read. Default 60s.
+        linger: Option<At<Length>>,
+        /// JSON pointer into the answer that names what was created.
+        receipt_reference: Option<At<String>>,
+        /// Whether the host may be a private or link-local address. Default false.
+        allow_private: Option<bool>,
+    }
+}
+
+section! {
+    /// Who can establish whether it happened. Which keys belong here depends on `kind`.
+    RecoverySection {
+        /// `idempotency_key`, `unique_reference`, `lookup`, `none` or `transaction`.
+        kind: At<Kind>,
+        /// Where the idempotency key goes: `header:NAME`, `body:/pointer`, `query:NAME` or `path:NAME`.
+        key: Option<At<String>>,
+        /// Where the reference goes: `header:NAME`, `body:/pointer`, `query:NAME` or `path:NAME`.
+        reference: Option<At<String>>,
+        /// How key or reference is spelled. Default `hex32`.
+        key_format: Option<At<KeyFormat>>,
+        /// The longest key or reference that the destination takes, in bytes.
+        key_max_len: Option<At<u64>>,
+        /// How long the destination remembers a key, from its first arrival.
+        retention: Option<At<Length>>,
+        /// The longest that a request can be under way.
+        request_lifetime: Option<At<Length>>,
+        /// What the destination does with a key whose first request failed. Default `all`.
+        stored_errors: Option<At<StoredErrors>>,
+        /// Whether a failed request leaves nothing behind; only with `stored_errors = "success_only"`.
+        rolls_back: Option<At<bool>>,
+        /// How long a used reference stays refused: a duration, or `forever` (the default).
+        unique_for: Option<At<UniqueFor>>,
+        /// Whether the look-up's answer is complete and current. Default false.
+        authoritative: Option<At<bool>>,
+        /// How long an accepted request may stay invisible to the look-up. Default 0s.
+        queue_time: Option<At<Length>>,
+        /// The largest difference between clocks. Default 60s.
+        skew: Option<At<Length>>,
+        /// JSON pointers to arguments that a found record must repeat.
+        must_match: Option<At<Vec<At<String>>>>,
+        /// How long look-ups go on. Default 24h.
+        lookup_for: Option<At<Length>>,
+        /// The request that finds the record again.
+        lookup: Option<At<LookUpValue>>,
+    }
+}
+
+section! {
+    /// The request that finds the record again.
+    LookUpSection {
+        /// `GET` (the default) or `POST`.
+        method: Option<At<String>>,
+        /// The URL, with `{reference}` in a path segment or query value.
+        url: At<String>,
+        /// JSON pointer into the answer that names the record.
+        found: At<String>,
+        /// JSON pointer into the answer to an array or a number that counts the records.
+        count: Option<At<String>>,
+        /// Another tool of the same tool server.
+        tool: Option<Later>,
+        /// The arguments of that tool.
+        arguments: Option<Later>,
+    }
+}
+
+section! {
+    /// How often and how long an action may be tried.
+    BudgetSection {
+        /// Attempts. Default 5.
+        attempts: Option<At<u64>>,
+        /// How long after the first attempt another one may start. Default 15m.
+        elapsed: Option<At<Length>>,
+        /// The upper end of the first delay. Default 500ms.
+        first_delay: Option<At<Length>>,
+        /// The longest delay. Default 60s.
+        max_delay: Option<At<Length>>,
+    }
+}
+
+section! {
+    /// A matcher of the destination's answers.
+    OutcomeSection {
+        /// The status it applies to. Default any.
+        status: Option<At<u64>>,
+        /// What the body must say.
+        body: Option<BodySection>,
+        /// What such an answer proves.
+        means: At<Meaning>,
+    }
+}
+
+section! {
+    /// A condition on one member of a JSON body.
+    BodySection {
+        /// JSON pointer to the member.
+        pointer: At<String>,
+        /// What it must equal.
+        equals: At<Scalar>,
+    }
+}
+
+section! {
+    /// A token bucket; all tools that name it share it.
+    DestinationSection {
+        /// Sends per second.
+        rate: At<f64>,
+        /// The most that may be sent at once.
+        burst: At<u64>,
+    }
+}
+
+impl ServerSection {
+    /// What an absent section says.
+    pub const EMPTY: Self =
+        Self { listen: None, database: None, lease: None, retention_interval: None, mark: None };
+}
+
+impl LimitsSection {
+    /// What an absent section says.
+    pub const EMPTY: Self = Self {
+        arguments_bytes: None,
+        result_bytes: None,
+        task_bytes: None,
+        subject_bytes: None,
+        depth: None,
+        list_page: None,
+        wait_ms: None,
+        waiters: None,
+    };
+}
+
+/// A recovery kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The effect is rows in the ledger's own database.
+    Transaction,
+    /// The destination recognises a repeat by its key.
+    IdempotencyKey,
+    /// The destination refuses a second record with the same reference.
+    UniqueReference,
+    /// The destination can be asked.
+    Lookup,
+    /// Nobody can tell.
+    None,
+}
+
+impl Kind {
+    /// The word of the file.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Transaction => "transaction",
+            Self::IdempotencyKey => "idempotency_key",
+            Self::UniqueReference => "unique_reference",
+            Self::Lookup => "lookup",
+            Self::None => "none",
+        }
+    }
+}
+
+/// The value of `approval`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApprovalValue {
+    /// `"none"`
+    None,
+    /// `"required"`
+    Required,
+    /// A table of conditions.
+    When,
+}
+
+/// The value of `query`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueryValue {
+    /// `"refuse"`
+    Refuse,
+    /// `"pass"`
+    Pass,
+}
+
+impl Shape for QueryValue {
+    fn shape(_: &mut Definitions) -> Value {
+        json!({ "enum": ["refuse"] })
+    }
+}
+
+/// The value of `unique_for`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UniqueFor {
+    /// `"forever"`
+    Forever,
+    /// A duration.
+    Length(Length),
+}
+
+impl<'de> Deserialize<'de> for UniqueFor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.as_str() {
+            "forever" => Ok(Self::Forever),
+            length => Length::parse(length).map(Self::Length).map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+impl Shape for UniqueFor {
+    fn shape(_: &mut Definitions) -> Value {
+        json!({ "type": "string", "pattern": "^([0-9]+(ms|s|m|h|d)|forever)$" })
+    }
+}
+
+/// The value of `lookup`.
+#[derive(Clone, Debug)]
+pub enum LookUpValue {
+    /// `"worker"`
+    Worker,
+    /// The request.
+    Request(Box<LookUpSection>),
+}
+
+/// A text, number or truth value, as JSON would write it (texts without quotes).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scalar(pub String);
+
+impl Shape for Scalar {
+    fn shape(_: &mut Definitions) -> Value {
+        json!({ "type": ["string", "number", "boolean"] })
+    }
+}
+
+struct ApprovalVisitor;
+
+impl<'de> Visitor<'de> for ApprovalVisitor {
+    type Value = ApprovalValue;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`required` or `none`")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ApprovalValue, E> {
+        match text {
+            "required" => Ok(ApprovalValue::Required),
+            "none" => Ok(ApprovalValue::None),
+            other => Err(E::unknown_variant(other, &["required", "none"])),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ApprovalValue, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(ApprovalValue::When)
+    }
+}
+
+impl<'de> Deserialize<'de> for ApprovalValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ApprovalVisitor)
+    }
+}
+
+impl Shape for ApprovalValue {
+    fn shape(_: &mut Definitions) -> Value {
+        json!({ "enum": ["required", "none"] })
+    }
+}
+
+struct LookUpVisitor;
+
+impl<'de> Visitor<'de> for LookUpVisitor {
+    type Value = LookUpValue;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table with `method`, `url`, `found` and `count`")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<LookUpValue, E> {
+        match text {
+            "worker" => Ok(LookUpValue::Worker),
+            other => Err(E::invalid_value(serde::de::Unexpected::Str(other), &self)),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LookUpValue, A::Error> {
+        LookUpSection::deserialize(MapAccessDeserializer::new(map))
+            .map(|section| LookUpValue::Request(Box::new(section)))
+    }
+}
+
+impl<'de> Deserialize<'de> for LookUpValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LookUpVisitor)
+    }
+}
+
+impl Shape for LookUpValue {
+    fn shape(definitions: &mut Definitions) -> Value {
+        LookUpSection::shape(definitions)
+    }
+
+    fn not_built(&self) -> Vec<NotBuilt> {
+        match self {
+            Self::Worker => Vec::new(),
+            Self::Request(section) => section.not_built(),
+        }
+    }
+}
+
+struct ScalarVisitor;
+
+impl Visitor<'_> for ScalarVisitor {
+    type Value = Scalar;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a number, true or false")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Scalar, E> {
+        Ok(Scalar(text.to_owned()))
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Scalar, E> {
+        Ok(Scalar(value.to_string()))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Scalar, E> {
+        Ok(Scalar(value.to_string()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Scalar, E> {
+        if value.is_finite() {
+            Ok(Scalar(value.to_string()))
+        } else {
+            Err(E::invalid_value(serde::de::Unexpected::Float(value), &self))
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ScalarVisitor)
+    }
+}

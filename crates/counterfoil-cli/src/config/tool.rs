@@ -1,0 +1,303 @@
+//! One tool of the file, turned into the library's declaration, with the checks that look at several sections at once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use counterfoil::policy::{ApprovalRule, BodyMatch, Budget, Carrier, Meaning, OutcomeRule, Tool};
+use counterfoil::recovery::Recovery;
+use counterfoil::{Account, KeyFormat, ToolName};
+
+use super::duration::spell;
+use super::file::{ApprovalValue, BudgetSection, DestinationSection, Kind, OutcomeSection, ToolSection};
+use super::http::{self, Request};
+use super::read::{length, members, pointer, positive};
+use super::recovery::{self, Assumption};
+use super::report::{Checks, NOT_IN_THIS_VERSION};
+use super::shape::At;
+use super::template::Secret;
+
+/// How long callers wait for an answer where nothing is declared.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long after that the answer is still read where nothing is declared.
+pub const DEFAULT_LINGER: Duration = Duration::from_secs(60);
+/// How long an approval is good for where nothing is declared.
+pub const DEFAULT_APPROVAL_EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long receipts are kept where nothing is declared.
+pub const DEFAULT_RETENTION: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
+/// A tool as the file declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredTool {
+    /// For the ledger.
+    pub tool: Tool,
+    /// Facts that hold by default, for `tool plan`.
+    pub assumed: Vec<Assumption>,
+    /// Where its headers take secrets from.
+    pub secrets: Vec<Secret>,
+}
+
+/// What a tool is read against.
+pub(super) struct Surroundings<'s> {
+    /// The lease of the server.
+    pub lease: Duration,
+    /// The declared token buckets.
+    pub destinations: &'s BTreeMap<At<String>, DestinationSection>,
+}
+
+/// Reads one tool; `None` where it does not load (and says why in `checks`).
+pub(super) fn read(
+    name: &At<String>,
+    section: &ToolSection,
+    around: &Surroundings<'_>,
+    checks: &mut Checks<'_>,
+) -> Option<DeclaredTool> {
+    let key = format!("tools.{}", name.get());
+    let sub = |part: &str| format!("{key}.{part}");
+    let errors = checks.errors();
+    let tool_name = ToolName::parse(name.get())
+        .map_err(|error| {
+            checks.error(name.span(), "tools", error.to_string(), "as in \"supplier.create_order\"")
+        })
+        .ok();
+    let approval = read_approval(section, &sub("approval"), checks);
+    let request = section
+        .http
+        .as_ref()
+        .map(|section| http::read(section.get(), around.destinations, &sub("http"), checks));
+    let recovery = match &section.recovery {
+        Some(declared) => {
+            recovery::read(declared.get(), request.as_ref(), around.lease, &sub("recovery"), checks)
+        }
+        None => {
+            let hint = format!(
+                "say who can establish whether it happened: [tools.\"{}\".recovery] with kind = \"idempotency_key\", \
+                 \"unique_reference\", \"lookup\" or, if nobody can, \"none\"",
+                name.get().escape_debug()
+            );
+            checks.error(name.span(), &sub("recovery"), "a tool without `recovery` does not load", hint);
+            None
+        }
+    };
+    check_carrier(name, section, &key, checks);
+    if let (Some(request), Some(declared), Some(read)) = (&request, &section.http, &recovery) {
+        request.check_slots(read.recovery.place(), declared.get(), &sub("http"), checks);
+    }
+    let accounts = read_accounts(section, &sub("accounts"), checks);
+    let budget = read_budget(section.budget.as_ref(), &sub("budget"), checks);
+    let outcomes = read_outcomes(section, &sub("outcomes"), checks);
+    let tool = recovery.as_ref().zip(tool_name).map(|(read, name)| Tool {
+        name,
+        description: section.description.clone().unwrap_or_default(),
+        accounts,
+        approval,
+        approval_expires: positive(
+            section.approval_expires.as_ref(),
+            DEFAULT_APPROVAL_EXPIRES,
+            &sub("approval_expires"),
+            checks,
+        ),
+        retention: length(section.retention.as_ref(), DEFAULT_RETENTION),
+        lease: around.lease,
+        sensitive: members(section.sensitive.as_ref(), &sub("sensitive"), checks),
+        volatile: members(section.volatile.as_ref(), &sub("volatile"), checks),
+        carrier: request
+            .as_ref()
+            .map_or(Carrier::Transaction, |request| Carrier::Http(Box::new(request.declaration.clone()))),
+        recovery: read.recovery.clone(),
+        budget,
+        outcomes,
+    })?;
+    check_retention(&tool, name, section, &key, checks);
+    check_raw(&tool, section, &sub("recovery.key_format"), checks);
+    check_conflict(&tool, section, &sub("outcomes"), checks);
+    let (assumed, secrets) =
+        (recovery?.assumed, request.map(|request: Request| request.secrets).unwrap_or_default());
+    (checks.errors() == errors).then_some(DeclaredTool { tool, assumed, secrets })
+}
+
+fn read_approval(section: &ToolSection, key: &str, checks: &mut Checks<'_>) -> ApprovalRule {
+    match section.approval.as_ref().map(|value| (value.get(), value.span())) {
+        None | Some((ApprovalValue::None, _)) => ApprovalRule::None,
+        Some((ApprovalValue::Required, _)) => ApprovalRule::Required,
+        Some((ApprovalValue::When, at)) => {
+            let hint = "write approval = \"required\" to ask every time";
+            checks.error(at, &format!("{key}.when"), NOT_IN_THIS_VERSION, hint);
+            ApprovalRule::Required
+        }
+    }
+}
+
+/// Kind and carrier must fit: rows in one's own transaction need no request, everything else needs one.
+fn check_carrier(name: &At<String>, section: &ToolSection, key: &str, checks: &mut Checks<'_>) {
+    let Some(recovery) = &section.recovery else { return };
+    match (recovery.get().kind.get(), &section.http) {
+        (Kind::Transaction, Some(http)) => checks.error(
+            http.span(),
+            &format!("{key}.http"),
+            "kind `transaction` is the application's own transaction: no request carries it out",
+            "remove the section `http`, or declare another kind",
+        ),
+        (Kind::Transaction, None) => {
+            if let Some(row) = section.outcomes.iter().flatten().next() {
+                let message = "kind `transaction` has no answers that could be matched";
+                checks.error(row.span(), &format!("{key}.outcomes"), message, "remove the section");
+            }
+        }
+        (Kind::IdempotencyKey | Kind::UniqueReference | Kind::Lookup | Kind::None, Some(_)) => {}
+        (Kind::IdempotencyKey | Kind::UniqueReference | Kind::Lookup | Kind::None, None) => {
+            // A worker or a tool server is refused elsewhere, with words of its own.
+            if section.worker.is_none() && section.mcp.is_none() && section.profile.is_none() {
+                let hint =
+                    format!("declare [tools.\"{}\".http] with method and url", name.get().escape_debug());
+                checks.error(name.span(), &format!("{key}.http"), "nobody carries this tool out", hint);
+            }
+        }
+    }
+}
+
+fn read_accounts(section: &ToolSection, key: &str, checks: &mut Checks<'_>) -> Option<Vec<Account>> {
+    let list = section.accounts.as_ref()?;
+    if list.get().is_empty() {
+        checks.error(
+            list.span(),
+            key,
+            "an empty list: nobody could use the tool",
+            "name accounts, or remove the key for all",
+        );
+    }
+    let mut accounts: Vec<Account> = Vec::new();
+    for text in list.get() {
+        match Account::parse(text.get()) {
+            Ok(account) if accounts.contains(&account) => {
+                checks.error(text.span(), key, "this account is there twice", "remove one");
+            }
+            Ok(account) => accounts.push(account),
+            Err(error) => {
+                checks.error(text.span(), key, error.to_string(), "as in \"kitchen\", at most 64 bytes")
+            }
+        }
+    }
+    Some(accounts)
+}
+
+fn read_budget(section: Option<&BudgetSection>, key: &str, checks: &mut Checks<'_>) -> Budget {
+    let default = Budget::default();
+    let Some(section) = section else { return default };
+    let sub = |part: &str| format!("{key}.{part}");
+    let attempts = match &section.attempts {
+        None => default.attempts,
+        Some(value) => match u32::try_from(*value.get()).ok().filter(|given| (1..=1_000).contains(given)) {
+            Some(attempts) => attempts,
+            None => {
+                checks.error(
+                    value.span(),
+                    &sub("attempts"),
+                    "attempts are 1 to 1000",
+                    "write 1 for a single try",
+                );
+                default.attempts
+            }
+        },
+    };
+    let budget = Budget {
+        attempts,
+        elapsed: positive(section.elapsed.as_ref(), default.elapsed, &sub("elapsed"), checks),
+        first_delay: positive(section.first_delay.as_ref(), default.first_delay, &sub("first_delay"), checks),
+        max_delay: positive(section.max_delay.as_ref(), default.max_delay, &sub("max_delay"), checks),
+    };
+    if budget.first_delay > budget.max_delay
+        && let Some(at) = section.first_delay.as_ref().or(section.max_delay.as_ref())
+    {
+        let message = format!(
+            "the first delay ({}) is longer than the longest ({})",
+            spell(budget.first_delay),
+            spell(budget.max_delay)
+        );
+        checks.error(at.span(), &sub("first_delay"), message, "raise max_delay or lower first_delay");
+    }
+    budget
+}
+
+fn read_outcomes(section: &ToolSection, key: &str, checks: &mut Checks<'_>) -> Vec<OutcomeRule> {
+    section.outcomes.iter().flatten().filter_map(|row| read_outcome(row, key, checks)).collect()
+}
+
+fn read_outcome(row: &At<OutcomeSection>, key: &str, checks: &mut Checks<'_>) -> Option<OutcomeRule> {
+    let section = row.get();
+    if section.status.is_none() && section.body.is_none() {
+        let message = "a row without `status` and `body` would match every answer";
+        checks.error(row.span(), key, message, "say which answers it is about");
+    }
+    let status = match &section.status {
+        None => None,
+        Some(value) => match u16::try_from(*value.get()).ok().filter(|status| (200..=599).contains(status)) {
+            Some(status) => Some(status),
+            None => {
+                checks.error(value.span(), key, "a status is 200 to 599", "as in status = 409");
+                return None;
+            }
+        },
+    };
+    let body = match &section.body {
+        None => None,
+        Some(body) => Some(BodyMatch {
+            pointer: pointer(&body.pointer, &format!("{key}.body.pointer"), checks)?,
+            equals: body.equals.get().0.clone(),
+        }),
+    };
+    Some(OutcomeRule { status, body, means: *section.means.get() })
+}
+
+/// A receipt that is purged while the same ID may still be retried would let the retry run.
+fn check_retention(
+    tool: &Tool,
+    name: &At<String>,
+    section: &ToolSection,
+    key: &str,
+    checks: &mut Checks<'_>,
+) {
+    let approval = match tool.approval {
+        ApprovalRule::Required => tool.approval_expires,
+        ApprovalRule::None => Duration::ZERO,
+    };
+    let window = tool.budget.elapsed + approval;
+    if tool.retention < window {
+        let parts = match tool.approval {
+            ApprovalRule::Required => format!(
+                "budget.elapsed {} + approval_expires {}",
+                spell(tool.budget.elapsed),
+                spell(tool.approval_expires)
+            ),
+            ApprovalRule::None => format!("budget.elapsed {}", spell(tool.budget.elapsed)),
+        };
+        let at = section.retention.as_ref().map_or(name.span(), At::span);
+        let message =
+            format!("retention {} is shorter than the retry window ({parts})", spell(tool.retention));
+        let hint = format!("keep receipts for at least {}", spell(window));
+        checks.error(at, &format!("{key}.retention"), message, hint);
+    }
+}
+
+/// The raw ID is not scoped to the account, so two accounts could send one key.
+fn check_raw(tool: &Tool, section: &ToolSection, key: &str, checks: &mut Checks<'_>) {
+    let raw = tool.recovery.key_format().is_some_and(|(format, _)| format == KeyFormat::Raw);
+    if raw && tool.accounts.as_ref().is_none_or(|accounts| accounts.len() != 1) {
+        let at = section
+            .recovery
+            .as_ref()
+            .and_then(|recovery| recovery.get().key_format.as_ref())
+            .map_or(0..0, At::span);
+        let message = "a raw operation ID is not scoped: two accounts could send the same key";
+        checks.error(at, key, message, "name exactly one account in `accounts`, or use \"hex32\"");
+    }
+}
+
+/// Without a row for it, the conflict answer would be read as if nothing were known.
+fn check_conflict(tool: &Tool, section: &ToolSection, key: &str, checks: &mut Checks<'_>) {
+    let Recovery::UniqueReference(_) = &tool.recovery else { return };
+    if !tool.outcomes.iter().any(|row| row.means == Meaning::DuplicateOfOurs) {
+        let at = section.recovery.as_ref().map_or(0..0, |recovery| recovery.get().kind.span());
+        let message = "kind `unique_reference` needs a row for the conflict answer";
+        checks.error(at, key, message, "as in: status = 409, means = \"duplicate_of_ours\"");
+    }
+}

@@ -1,0 +1,8 @@
+//! The product binary `counterfoil`, as a library so that its parts can be tested and documented: configuration,
+//! problems, command line.
+
+pub mod cli;
+pub mod config;
+pub mod plan;
+pub mod problems;
+mod suggest;

@@ -1,0 +1,428 @@
+//! The plan of one tool in plain sentences: who can establish whether an action happened, which identifier is used,
+//! when the system stops trying, what a person will be asked, and what all of that rests on.
+
+use std::fmt;
+use std::time::Duration;
+
+use counterfoil::policy::{ApprovalRule, Carrier, HttpDeclaration, Tool};
+use counterfoil::recovery::{
+    KeyFacts, LookUpFacts, NoneFacts, Place, Recovery, ReferenceFacts, StoredErrors,
+};
+use serde::Serialize;
+
+use crate::config::duration::spoken;
+use crate::config::{Assumption, DeclaredTool};
+
+/// The plan of one tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// The tool.
+    pub tool: String,
+    /// Its recovery kind.
+    pub kind: &'static str,
+    /// Who carries the action out.
+    pub carried_out_by: String,
+    /// Who can establish whether it happened.
+    pub established_by: String,
+    /// Which identifier the destination sees.
+    pub identifier: String,
+    /// When the system stops trying.
+    pub stops: Vec<String>,
+    /// What a person will be asked, and when.
+    pub person: Vec<String>,
+    /// What it rests on.
+    pub assumptions: Vec<String>,
+    /// Which retries in between must be off.
+    pub retries_off: Vec<String>,
+}
+
+/// Makes the plan of a declared tool.
+#[must_use]
+pub fn plan(declared: &DeclaredTool) -> Plan {
+    let tool = &declared.tool;
+    Plan {
+        tool: tool.name.to_string(),
+        kind: tool.recovery.kind(),
+        carried_out_by: carried_out_by(tool),
+        established_by: established_by(&tool.recovery),
+        identifier: identifier(&tool.recovery),
+        stops: stops(tool),
+        person: person(tool),
+        assumptions: assumptions(declared),
+        retries_off: retries_off(tool),
+    }
+}
+
+/// Scheme and host, without anything that arguments fill in.
+fn host(url: &str) -> &str {
+    let from = url.find("://").map_or(0, |at| at + 3);
+    let end = url[from..].find(['/', '?']).map_or(url.len(), |at| from + at);
+    &url[..end]
+}
+
+fn carried_out_by(tool: &Tool) -> String {
+    match &tool.carrier {
+        Carrier::Http(http) => format!("the server: {} {}", http.method, http.url),
+        Carrier::Transaction => "the application, in one transaction of the ledger's own database".to_owned(),
+    }
+}
+
+fn established_by(recovery: &Recovery) -> String {
+    match recovery {
+        Recovery::Transaction => {
+            "the ledger itself: effect, receipt and state commit together or not at all".to_owned()
+        }
+        Recovery::IdempotencyKey(facts) => format!(
+            "the destination, which recognises a repeat by its key for {} from first arrival; after that a person",
+            spoken(facts.retention)
+        ),
+        Recovery::UniqueReference(_) => {
+            "the destination, which refuses a second record with the same reference; this version asks a person to look \
+             the record up"
+                .to_owned()
+        }
+        Recovery::LookUp(facts) if facts.authoritative => format!(
+            "a look-up at {}; this version makes none by itself and asks a person",
+            host(&facts.lookup.url)
+        ),
+        Recovery::LookUp(facts) => format!(
+            "a look-up at {} can show that it happened, never that it did not; this version makes none by itself and \
+             asks a person",
+            host(&facts.lookup.url)
+        ),
+        Recovery::None(_) => "nobody but a person".to_owned(),
+    }
+}
+
+fn identifier(recovery: &Recovery) -> String {
+    let (Some(place), Some((format, _))) = (recovery.place(), recovery.key_format()) else {
+        return "none: the destination sees nothing that names the operation".to_owned();
+    };
+    let place = match place {
+        Place::Header(name) => format!("in the header {name}"),
+        Place::Body(pointer) => format!("in the body at {pointer}"),
+        Place::Query(name) => format!("in the query parameter {name}"),
+        Place::Path(name) => format!("in the path at {{{name}}}"),
+    };
+    match format {
+        counterfoil::KeyFormat::Raw => format!("the operation ID itself, {place}"),
+        counterfoil::KeyFormat::Hex32
+        | counterfoil::KeyFormat::Uuid
+        | counterfoil::KeyFormat::Base64Url22
+        | counterfoil::KeyFormat::Quoted => {
+            format!(
+                "a text derived from account and operation ID ({format}), {place}, the same in every attempt"
+            )
+        }
+    }
+}
+
+fn stops(tool: &Tool) -> Vec<String> {
+    let budget = &tool.budget;
+    let mut stops = Vec::new();
+    let tries = format!(
+        "attempts that certainly had no effect are repeated: at most {}, within {}, from {} to {} apart",
+        attempts(budget.attempts),
+        spoken(budget.elapsed),
+        spoken(budget.first_delay),
+        spoken(budget.max_delay)
+    );
+    match &tool.recovery {
+        Recovery::Transaction => {
+            stops.push("nothing is repeated: a transaction that failed left nothing behind".to_owned());
+        }
+        Recovery::IdempotencyKey(facts) => {
+            stops.push(format!(
+                "the same request is repeated under the same key, also after a lost reply: at most {}, within {}, from {} \
+                 to {} apart",
+                attempts(budget.attempts),
+                spoken(budget.elapsed),
+                spoken(budget.first_delay),
+                spoken(budget.max_delay)
+            ));
+            stops.push(format!(
+                "no attempt begins later than {} after the first: the key is remembered for {}, less a request_lifetime \
+                 of {}, a skew of {} and the {} until the first byte",
+                spoken(window(facts.retention, facts.request_lifetime, facts.skew, tool)),
+                spoken(facts.retention),
+                spoken(facts.request_lifetime),
+                spoken(facts.skew),
+                spoken(tool.send_window())
+            ));
+            if let Some(stop) = stored_errors_stop(facts) {
+                stops.push(stop.to_owned());
+            }
+        }
+        Recovery::UniqueReference(_) | Recovery::LookUp(_) | Recovery::None(_) => {
+            stops.push(tries);
+            stops.push("after a lost reply nothing is sent again".to_owned());
+        }
+    }
+    if tool.approval == ApprovalRule::Required {
+        stops.push(format!(
+            "an approval, and a request for one, ends after {}",
+            spoken(tool.approval_expires)
+        ));
+    }
+    stops.push(format!("the receipt is kept for {} after the final state", spoken(tool.retention)));
+    stops
+}
+
+fn attempts(number: u32) -> String {
+    if number == 1 { "1 attempt".to_owned() } else { format!("{number} attempts") }
+}
+
+fn window(memory: Duration, lifetime: Duration, skew: Duration, tool: &Tool) -> Duration {
+    memory.saturating_sub(lifetime + skew + tool.send_window())
+}
+
+fn stored_errors_stop(facts: &KeyFacts) -> Option<&'static str> {
+    match facts.stored_errors {
+        StoredErrors::All => {
+            Some("the same 5xx twice under one key ends the sends: the destination replays a stored failure")
+        }
+        StoredErrors::SuccessOnly if facts.rolls_back => None,
+        StoredErrors::SuccessOnly => {
+            Some("after a lost reply nothing is sent again: a failed request may have left something behind")
+        }
+        StoredErrors::Reruns => None,
+    }
+}
+
+fn person(tool: &Tool) -> Vec<String> {
+    let mut asked = Vec::new();
+    if tool.approval == ApprovalRule::Required {
+        asked.push(
+            "before the first attempt: may this be done? (another principal than the one who prepared it)"
+                .to_owned(),
+        );
+    }
+    let no_bound = "nothing bounds a request, so \"it did not happen\" can never be established".to_owned();
+    match &tool.recovery {
+        Recovery::Transaction => asked.push("nothing about the outcome: it is known".to_owned()),
+        Recovery::IdempotencyKey(_) => {
+            asked.push(
+                "when the window or the budget is over and a reply was lost: did it happen?".to_owned(),
+            );
+        }
+        Recovery::UniqueReference(_) => {
+            asked.push("after a lost reply: is there a record with this reference?".to_owned())
+        }
+        Recovery::LookUp(LookUpFacts { request_lifetime, queue_time, skew, .. }) => {
+            asked.push("after a lost reply: is there a record with this reference?".to_owned());
+            asked.push(absence(*request_lifetime, *queue_time, *skew).unwrap_or(no_bound));
+        }
+        Recovery::None(NoneFacts { request_lifetime, queue_time }) => {
+            asked.push("after a lost reply: did it happen?".to_owned());
+            let skew = counterfoil::recovery::DEFAULT_SKEW;
+            asked.push(absence(*request_lifetime, *queue_time, skew).unwrap_or(no_bound));
+        }
+    }
+    asked
+}
+
+fn absence(lifetime: Option<Duration>, queue: Duration, skew: Duration) -> Option<String> {
+    let wait = lifetime? + queue + skew;
+    Some(format!(
+        "\"it did not happen\" counts only {} after the last attempt could still send",
+        spoken(wait)
+    ))
+}
+
+fn assumptions(declared: &DeclaredTool) -> Vec<String> {
+    let tool = &declared.tool;
+    let assumed = |fact: Assumption| {
+        if declared.assumed.contains(&fact) { "assumed, not declared" } else { "declared" }
+    };
+    let mut rests = Vec::new();
+    let lifetime = |lifetime: Duration, how: &str| {
+        format!(
+            "the destination executes no request that is older than {} (request_lifetime, {how})",
+            spoken(lifetime)
+        )
+    };
+    match &tool.recovery {
+        Recovery::Transaction => {
+            rests.push(
+                "the effect is rows in the same database file as the ledger, in the same transaction"
+                    .to_owned(),
+            );
+        }
+        Recovery::IdempotencyKey(facts) => {
+            rests.push(format!(
+                "the destination remembers a key for {} (retention, declared)",
+                spoken(facts.retention)
+            ));
+            rests.push(lifetime(facts.request_lifetime, assumed(Assumption::RequestLifetime)));
+            rests.push(stored_errors_assumption(facts, assumed(Assumption::StoredErrors)));
+            rests.push(skew(facts.skew));
+        }
+        Recovery::UniqueReference(facts) => {
+            rests.push(unique(facts, assumed(Assumption::UniqueForEver)));
+            rests.push(lifetime(facts.request_lifetime, assumed(Assumption::RequestLifetime)));
+            rests.push(skew(facts.skew));
+        }
+        Recovery::LookUp(facts) => {
+            if facts.authoritative {
+                rests.push(
+                    "the look-up's answer is complete and current (authoritative, declared)".to_owned(),
+                );
+            }
+            if let Some(declared) = facts.request_lifetime {
+                rests.push(lifetime(declared, "declared"));
+                rests.push(format!(
+                    "an accepted request shows within {} (queue_time)",
+                    spoken(facts.queue_time)
+                ));
+            }
+            rests.push(skew(facts.skew));
+        }
+        Recovery::None(facts) => {
+            if let Some(declared) = facts.request_lifetime {
+                rests.push(lifetime(declared, "declared"));
+                rests.push(format!(
+                    "an accepted request shows within {} (queue_time)",
+                    spoken(facts.queue_time)
+                ));
+            }
+        }
+    }
+    if tool.recovery.place().is_some() {
+        rests.extend(tool.http().map(scope));
+    }
+    rests
+}
+
+fn stored_errors_assumption(facts: &KeyFacts, how: &str) -> String {
+    let what = match facts.stored_errors {
+        StoredErrors::All => "replays the stored answer for a repeated key, failures included",
+        StoredErrors::SuccessOnly if facts.rolls_back => {
+            "stores successes only, and a failed request leaves nothing behind"
+        }
+        StoredErrors::SuccessOnly => "stores successes only",
+        StoredErrors::Reruns => "continues a failed request by design",
+    };
+    format!("the destination {what} (stored_errors, {how})")
+}
+
+fn unique(facts: &ReferenceFacts, how: &str) -> String {
+    match facts.unique_for {
+        None => format!("a used reference stays refused for ever (unique_for, {how})"),
+        Some(length) => format!("a used reference stays refused for {} (unique_for, {how})", spoken(length)),
+    }
+}
+
+fn skew(skew: Duration) -> String {
+    format!("clocks differ by at most {} (skew)", spoken(skew))
+}
+
+fn scope(http: &HttpDeclaration) -> String {
+    match &http.scope {
+        Some(scope) => format!("the credential belongs to {scope} (scope, declared)"),
+        None => "the credential does not change its vendor account (scope is undeclared: a rotated secret counts as another \
+                 account)"
+            .to_owned(),
+    }
+}
+
+fn retries_off(tool: &Tool) -> Vec<String> {
+    let Carrier::Http(http) = &tool.carrier else {
+        return vec!["none: nothing leaves the database".to_owned()];
+    };
+    let between = format!(
+        "any proxy, gateway or mesh between the server and {} must not repeat {} requests",
+        host(&http.url),
+        http.method
+    );
+    let mut off = vec![between];
+    off.push(
+        "callers may repeat their call to Counterfoil with the same operation ID, never the action itself"
+            .to_owned(),
+    );
+    if !tool.recovery.destination_dedupes() {
+        off.push("nothing at the destination would stop a second copy, so this matters most here".to_owned());
+    }
+    off
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} ({})", self.tool, self.kind)?;
+        writeln!(f, "\nCarried out by\n  {}", self.carried_out_by)?;
+        writeln!(f, "\nWho can establish whether it happened\n  {}", self.established_by)?;
+        writeln!(f, "\nIdentifier at the destination\n  {}", self.identifier)?;
+        let lists = [
+            ("When it stops", &self.stops),
+            ("What a person will be asked", &self.person),
+            ("What this rests on", &self.assumptions),
+            ("Retries that must be off", &self.retries_off),
+        ];
+        for (title, items) in lists {
+            writeln!(f, "\n{title}")?;
+            for item in items {
+                writeln!(f, "  - {item}")?;
+            }
+            if items.is_empty() {
+                writeln!(f, "  - nothing")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{Overrides, parse};
+
+    fn plan_of(name: &str) -> Plan {
+        let text = include_str!("../tests/configs/every-key.toml");
+        let config = parse(text, Path::new("c.toml"), &Overrides::default()).unwrap();
+        plan(&config.tools[&counterfoil::ToolName::parse(name).unwrap()])
+    }
+
+    #[test]
+    fn a_key_prints_its_window_and_its_assumptions() {
+        let text = include_str!("../tests/configs/two-tools.toml");
+        let config = parse(text, Path::new("c.toml"), &Overrides::default()).unwrap();
+        let plan = plan(&config.tools[&counterfoil::ToolName::parse("supplier.create_order").unwrap()]);
+        // 24 h less 15 min, 1 min and half of 30 s.
+        assert!(plan.stops[1].contains("later than 23h 43m 45s after the first"), "{plan}");
+        assert!(
+            plan.assumptions
+                .iter()
+                .any(|line| line.contains("15m (request_lifetime, assumed, not declared)")),
+            "{plan}"
+        );
+        assert!(plan.identifier.contains("header Idempotency-Key"), "{plan}");
+    }
+
+    #[test]
+    fn a_declared_lifetime_is_printed_as_declared() {
+        let plan = plan_of("orders.cancel");
+        assert!(
+            plan.assumptions.iter().any(|line| line.contains("10m (request_lifetime, declared)")),
+            "{plan}"
+        );
+        assert!(plan.identifier.starts_with("the operation ID itself"), "{plan}");
+    }
+
+    #[test]
+    fn what_only_a_person_can_settle_says_so() {
+        let plan = plan_of("mail.send");
+        assert_eq!(plan.established_by, "nobody but a person");
+        assert!(plan.person.iter().any(|line| line.contains("1h 11m after the last attempt")), "{plan}");
+        assert!(plan.retries_off.iter().any(|line| line.contains("must not repeat POST")), "{plan}");
+        let approval = plan_of("supplier.create_order");
+        assert!(approval.person[0].starts_with("before the first attempt"), "{approval}");
+    }
+
+    #[test]
+    fn a_transaction_asks_nobody() {
+        let plan = plan_of("work_items.create");
+        assert_eq!(plan.retries_off, ["none: nothing leaves the database"]);
+        assert!(plan.to_string().contains("effect, receipt and state commit together"));
+    }
+}

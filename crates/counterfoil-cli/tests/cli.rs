@@ -1,0 +1,180 @@
+//! The binary itself: what it prints where, and how it ends.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn run(folder: &Path, args: &[&str]) -> Output {
+    command(folder, args).output().unwrap()
+}
+
+fn command(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_counterfoil"));
+    command.args(args).current_dir(folder).env_clear().stdin(Stdio::null());
+    command
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn init_writes_a_file_that_loads_and_never_overwrites() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = run(folder.path(), &["init"]);
+    assert_eq!(first.status.code(), Some(0), "{}", stderr(&first));
+    assert!(stdout(&first).contains("curl -sS -X PUT"));
+    let written = fs::read_to_string(folder.path().join("counterfoil.toml")).unwrap();
+    let check = run(folder.path(), &["check"]);
+    assert_eq!((check.status.code(), stdout(&check).as_str()), (Some(0), ""));
+    assert_eq!(stderr(&check), "loads, with 1 tool\n");
+    fs::write(folder.path().join("counterfoil.toml"), "# mine\n").unwrap();
+    let second = run(folder.path(), &["init"]);
+    assert_eq!(second.status.code(), Some(1));
+    assert_eq!(stdout(&second), "");
+    assert_eq!(
+        stderr(&second),
+        "error: counterfoil.toml exists already\nhint: edit it, or name another with --config\n"
+    );
+    assert_eq!(fs::read_to_string(folder.path().join("counterfoil.toml")).unwrap(), "# mine\n");
+    let schema = fs::read_to_string(folder.path().join("counterfoil.schema.json")).unwrap();
+    assert_eq!(schema, stdout(&run(folder.path(), &["config", "schema"])));
+    assert!(written.starts_with("#:schema ./counterfoil.schema.json\n"));
+}
+
+#[test]
+fn check_reports_with_line_and_hint() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("counterfoil.toml"), "[server]\nlistne = \"x\"\n").unwrap();
+    let text = run(folder.path(), &["check"]);
+    assert_eq!(text.status.code(), Some(1));
+    assert_eq!(
+        stdout(&text),
+        "counterfoil.toml:2:1: error: unknown key `listne`\n  hint: did you mean `listen`?\n"
+    );
+    let report = json(&run(folder.path(), &["check", "--json", "--quiet"]));
+    assert_eq!(report["loads"], false);
+    assert_eq!(report["findings"][0]["line"], 2);
+    assert_eq!(report["findings"][0]["hint"], "did you mean `listen`?");
+    let other = run(folder.path(), &["check", "--config", "nowhere.toml"]);
+    assert_eq!(other.status.code(), Some(1));
+    assert!(stdout(&other).contains("counterfoil init"));
+    let plan = run(folder.path(), &["tool", "list"]);
+    assert_eq!((plan.status.code(), stdout(&plan).as_str()), (Some(1), ""));
+    assert!(stderr(&plan).contains("counterfoil.toml:2:1: error"));
+}
+
+#[test]
+fn the_environment_reaches_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("counterfoil.toml"), "").unwrap();
+    let output = command(folder.path(), &["check"]).env("COUNTERFOIL_SERVER_LISTNE", "x").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stdout(&output).starts_with("environment variable COUNTERFOIL_SERVER_LISTNE: error: "),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn tools_are_listed_and_planned() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("counterfoil.toml"), include_str!("configs/two-tools.toml")).unwrap();
+    let list = run(folder.path(), &["tool", "list"]);
+    assert_eq!(
+        stdout(&list),
+        "TOOL                   RECOVERY         APPROVAL  ACCOUNTS  CARRIED OUT BY\n\
+         mail.send              none             none      all       POST http://127.0.0.1:9091/send\n\
+         supplier.create_order  idempotency_key  none      all       POST http://127.0.0.1:9090/orders\n"
+    );
+    let items = json(&run(folder.path(), &["tool", "list", "--json"]));
+    assert_eq!(items["items"].as_array().unwrap().len(), 2);
+    assert_eq!(items["next_cursor"], Value::Null);
+    let plan = run(folder.path(), &["tool", "plan", "supplier.create_order"]);
+    assert_eq!(plan.status.code(), Some(0));
+    insta::assert_snapshot!(stdout(&plan));
+    let json = json(&run(folder.path(), &["tool", "plan", "mail.send", "--json"]));
+    assert_eq!(json["established_by"], "nobody but a person");
+    let none = run(folder.path(), &["tool", "plan", "mail.sent"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert_eq!(stderr(&none), "error: there is no tool mail.sent\nhint: did you mean `mail.send`?\n");
+}
+
+#[test]
+fn problems_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = run(folder.path(), &["explain", "operation-id-reused"]);
+    assert!(stdout(&page).starts_with("# operation-id-reused\n"));
+    let whole = run(folder.path(), &["explain", "urn:counterfoil:problem:operation-id-reused"]);
+    assert_eq!(stdout(&whole), stdout(&page));
+    let one = json(&run(folder.path(), &["explain", "paused", "--json"]));
+    assert_eq!(one["status"], 409);
+    let none = run(folder.path(), &["explain", "pausd"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(stderr(&none).contains("hint: did you mean `paused`?"));
+    assert!(stdout(&run(folder.path(), &["explain"])).lines().count() > 30);
+}
+
+#[test]
+fn a_bad_command_line_ends_with_two_and_says_nothing_on_stdout() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [
+        &["nonsense"][..],
+        &["op", "execute"],
+        &["op", "show", "a b"],
+        &["op", "list", "--limit", "201"],
+        &["token", "create"],
+        &["tool", "pause"],
+        &["tool", "pause", "t", "--all"],
+        &["demo", "--actions", "0"],
+        &["tool", "list", "--server", "http://127.0.0.1:1"],
+    ] {
+        let output = run(folder.path(), args);
+        assert_eq!(output.status.code(), Some(2), "{args:?} {}", stderr(&output));
+        assert_eq!(stdout(&output), "", "{args:?}");
+    }
+}
+
+#[test]
+fn help_shows_no_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let help = command(folder.path(), &["op", "show", "--help"])
+        .env("COUNTERFOIL_TOKEN", "cf_canary")
+        .output()
+        .unwrap();
+    assert_eq!(help.status.code(), Some(0));
+    assert!(stdout(&help).contains("COUNTERFOIL_TOKEN") && !stdout(&help).contains("canary"));
+}
+
+#[test]
+fn completions_name_the_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let output = run(folder.path(), &["completions", shell]);
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        assert!(stdout(&output).contains("withdraw"), "{shell}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = command(folder.path(), &["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(1), ""));
+}

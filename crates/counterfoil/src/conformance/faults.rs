@@ -1,0 +1,3 @@
+//!
+use super::bench::Bench;
+pub(super) async fn exercise(_bench: &Bench<'_>) {}

@@ -1,0 +1,178 @@
+//! Fail points: named places where a test, or a child process under test, makes the product fail, end or wait.
+//!
+//! Without the feature `testing` nothing of this is compiled in: [`Faults::hit`] is an empty function, and no variable
+//! of the environment is read.
+
+/// The fail points of one store, or of one process.
+#[derive(Debug, Default)]
+pub struct Faults {
+    #[cfg(any(test, feature = "testing"))]
+    armed: std::sync::Mutex<Vec<Armed>>,
+}
+
+/// How an armed fail point makes its place fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// An input or output error before anything became durable.
+    Io,
+    /// An input or output error after everything became durable.
+    IoLate,
+    /// No room on the disk.
+    Full,
+    /// Somebody else holds the lock.
+    Busy,
+    /// This job alone fails.
+    Job,
+}
+
+#[cfg(not(any(test, feature = "testing")))]
+impl Faults {
+    /// Nothing.
+    ///
+    /// # Errors
+    /// Never.
+    #[inline]
+    pub fn hit(&self, _name: &'static str) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+use armed::Armed;
+#[cfg(any(test, feature = "testing"))]
+pub use armed::{Action, Gate};
+
+#[cfg(any(test, feature = "testing"))]
+mod armed {
+    use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+    use super::{Fault, Faults};
+
+    /// What happens at an armed fail point.
+    #[derive(Clone, Debug)]
+    pub enum Action {
+        /// The place fails.
+        Fail(Fault),
+        /// The process ends at once, as by `kill -9`.
+        Abort,
+        /// Whoever comes by waits until the gate is opened.
+        Wait(Arc<Gate>),
+    }
+
+    #[derive(Debug)]
+    pub(super) struct Armed {
+        name: String,
+        nth: u32,
+        times: u32,
+        action: Action,
+    }
+
+    /// A gate that holds whoever reaches it.
+    #[derive(Debug, Default)]
+    pub struct Gate {
+        state: Mutex<GateState>,
+        moved: Condvar,
+    }
+
+    #[derive(Debug, Default)]
+    struct GateState {
+        reached: u32,
+        open: bool,
+    }
+
+    impl Gate {
+        /// Blocks until [`Gate::open`].
+        pub fn pass(&self) {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.reached += 1;
+            self.moved.notify_all();
+            while !state.open {
+                state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+
+        /// Lets everybody through, now and later.
+        pub fn open(&self) {
+            self.state.lock().unwrap_or_else(PoisonError::into_inner).open = true;
+            self.moved.notify_all();
+        }
+
+        /// Blocks until somebody stands at the gate.
+        pub fn wait_reached(&self) {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            while state.reached == 0 {
+                state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    impl Faults {
+        /// Arms `name`: the `nth` visit from now on (from 1), and every one after it up to `times`, meets `action`.
+        pub fn arm(&self, name: &str, nth: u32, times: u32, action: Action) {
+            let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
+            armed.push(Armed { name: name.to_owned(), nth: nth.max(1), times, action });
+        }
+
+        /// Disarms everything.
+        pub fn clear(&self) {
+            self.armed.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+
+        /// The fail points that `COUNTERFOIL_FAILPOINT` arms: `name[:nth]:action`, several separated by commas, with
+        /// an action of `abort`, `io`, `io-late`, `full`, `busy` or `job`. What cannot be read arms nothing.
+        #[must_use]
+        pub fn from_environment() -> Self {
+            let faults = Self::default();
+            for text in std::env::var("COUNTERFOIL_FAILPOINT").unwrap_or_default().split(',') {
+                let parts: Vec<&str> = text.split(':').collect();
+                let (name, nth, action) = match parts[..] {
+                    [name, action] => (name, Some(1), action),
+                    [name, nth, action] => (name, nth.parse().ok(), action),
+                    _ => continue,
+                };
+                let action = match action {
+                    "abort" => Some(Action::Abort),
+                    "io" => Some(Action::Fail(Fault::Io)),
+                    "io-late" => Some(Action::Fail(Fault::IoLate)),
+                    "full" => Some(Action::Fail(Fault::Full)),
+                    "busy" => Some(Action::Fail(Fault::Busy)),
+                    "job" => Some(Action::Fail(Fault::Job)),
+                    _ => None,
+                };
+                if let (Some(nth), Some(action)) = (nth, action) {
+                    faults.arm(name, nth, 1, action);
+                }
+            }
+            faults
+        }
+
+        /// Passes the place called `name`.
+        ///
+        /// # Errors
+        /// What the armed fail point says.
+        pub fn hit(&self, name: &'static str) -> Result<(), Fault> {
+            let action = {
+                let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut found = None;
+                for entry in armed.iter_mut().filter(|entry| entry.name == name && entry.times > 0) {
+                    if entry.nth > 1 {
+                        entry.nth -= 1;
+                    } else if found.is_none() {
+                        entry.times -= 1;
+                        found = Some(entry.action.clone());
+                    }
+                }
+                found
+            };
+            match action {
+                None => Ok(()),
+                Some(Action::Fail(fault)) => Err(fault),
+                Some(Action::Abort) => std::process::abort(),
+                Some(Action::Wait(gate)) => {
+                    gate.pass();
+                    Ok(())
+                }
+            }
+        }
+    }
+}

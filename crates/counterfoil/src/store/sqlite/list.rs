@@ -1,0 +1,291 @@
+//! Lists: keyset pages over what has a column, with every value bound.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, Row, params_from_iter};
+
+use super::failure::{Failure, signed, unsigned};
+use super::row;
+use crate::error::Refusal;
+use crate::id::{Account, OperationId, ToolName};
+use crate::operation::Operation;
+use crate::store::{Census, Due, EvidenceRow, Filter, Page, ToolCensus};
+use crate::time::Timestamp;
+
+/// The most that one page holds.
+const LARGEST_PAGE: u32 = 200;
+
+/// Where a page ended. Opaque to whoever carries it: the order may change with the product.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Cursor {
+    created_at: i64,
+    account: String,
+    id: String,
+}
+
+impl Cursor {
+    fn after(operation: &Operation) -> Self {
+        Self {
+            created_at: operation.created_at.as_millis(),
+            account: operation.account.as_str().to_owned(),
+            id: operation.id.as_str().to_owned(),
+        }
+    }
+
+    fn print(&self) -> String {
+        format!(
+            "{}.{}.{}",
+            self.created_at,
+            crate::hex::encode(self.account.as_bytes()),
+            crate::hex::encode(self.id.as_bytes())
+        )
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        let created_at = parts.next()?.parse().ok()?;
+        let mut name = || crate::hex::decode_text(parts.next()?);
+        let (account, id) = (name()?, name()?);
+        parts.next().is_none().then_some(Self { created_at, account, id })
+    }
+}
+
+/// A query under construction. Its text comes from this file alone; every value is bound.
+struct Query {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl Query {
+    fn and(&mut self, condition: &str, values: impl IntoIterator<Item = Value>) {
+        self.sql.push_str(" AND ");
+        self.sql.push_str(condition);
+        self.values.extend(values);
+    }
+}
+
+fn text(text: &str) -> Value {
+    Value::Text(text.to_owned())
+}
+
+/// The operations that `filter` lets through, newest first, without the bodies of their receipts.
+pub(super) fn operations(
+    connection: &Connection,
+    account: Option<&Account>,
+    filter: &Filter,
+) -> Result<Page<Operation>, Failure> {
+    let limit = filter.limit.clamp(1, LARGEST_PAGE);
+    let mut query = Query {
+        sql: format!("SELECT {}, NULL FROM counterfoil_operations WHERE 1", row::COLUMNS),
+        values: Vec::new(),
+    };
+    conditions(&mut query, account, filter)?;
+    query.sql.push_str(" ORDER BY created_at DESC, account DESC, id DESC LIMIT ?");
+    query.values.push(Value::Integer(i64::from(limit) + 1));
+    let mut statement = connection.prepare_cached(&query.sql)?;
+    let mut rows = statement.query(params_from_iter(query.values))?;
+    let mut items = Vec::new();
+    while let Some(found) = rows.next()? {
+        items.push(row::read(found)?);
+    }
+    let more = items.len() > limit as usize;
+    items.truncate(limit as usize);
+    let next_cursor = items.last().filter(|_| more).map(|last| Cursor::after(last).print());
+    Ok(Page { items, next_cursor })
+}
+
+fn conditions(query: &mut Query, account: Option<&Account>, filter: &Filter) -> Result<(), Failure> {
+    let Filter {
+        stage,
+        tool,
+        task,
+        held,
+        unresolved,
+        reference,
+        created_after,
+        created_before,
+        text: part,
+        limit: _,
+        cursor,
+    } = filter;
+    if let Some(account) = account {
+        query.and("account = ?", [text(account.as_str())]);
+    }
+    if let Some(stage) = stage {
+        query.and("stage = ?", [text(stage.label())]);
+    }
+    if let Some(tool) = tool {
+        query.and("tool = ?", [text(tool.as_str())]);
+    }
+    if let Some(task) = task {
+        query.and("task = ?", [text(task.as_str())]);
+    }
+    // Spelled out, so that the partial indexes serve.
+    match held {
+        Some(true) => query.and("held = 1", []),
+        Some(false) => query.and("held = 0", []),
+        None => {}
+    }
+    match unresolved {
+        Some(true) => query.and("unresolved = 1", []),
+        Some(false) => query.and("unresolved = 0", []),
+        None => {}
+    }
+    if let Some(reference) = reference {
+        query.and(
+            "(reference = ? OR EXISTS (SELECT 1 FROM counterfoil_keys k WHERE k.account = \
+             counterfoil_operations.account AND k.key = ? AND k.id = counterfoil_operations.id))",
+            [text(reference), text(reference)],
+        );
+    }
+    if let Some(after) = created_after {
+        query.and("created_at >= ?", [Value::Integer(after.as_millis())]);
+    }
+    if let Some(before) = created_before {
+        query.and("created_at < ?", [Value::Integer(before.as_millis())]);
+    }
+    if let Some(part) = part {
+        query.and("instr(id, ?) > 0", [text(part)]);
+    }
+    if let Some(cursor) = cursor {
+        let cursor = Cursor::parse(cursor).ok_or(Refusal::InvalidCursor)?;
+        query.and(
+            "(created_at, account, id) < (?, ?, ?)",
+            [Value::Integer(cursor.created_at), Value::Text(cursor.account), Value::Text(cursor.id)],
+        );
+    }
+    Ok(())
+}
+
+const EVIDENCE: &str = "SELECT position, writer, seq, at, kind, by_name, by_kind, operation_id, version, state, data, \
+     digest, previous FROM counterfoil_evidence";
+
+fn read_evidence(row: &Row<'_>) -> Result<EvidenceRow, rusqlite::Error> {
+    Ok(EvidenceRow {
+        position: unsigned(row.get(0)?),
+        writer: row.get(1)?,
+        seq: unsigned(row.get(2)?),
+        at: Timestamp::from_millis(row.get(3)?),
+        kind: row.get(4)?,
+        by: (row.get(5)?, row.get(6)?),
+        operation: row.get::<_, Option<String>>(7)?.map(|id| OperationId::from_stored(&id)),
+        version: unsigned(row.get(8)?),
+        state: row.get(9)?,
+        data: row.get::<_, Option<String>>(10)?.unwrap_or_else(|| r#"{"purged":true}"#.to_owned()),
+        digest: crate::hex::encode(&row.get::<_, [u8; 32]>(11)?),
+        previous: crate::hex::encode(&row.get::<_, [u8; 32]>(12)?),
+    })
+}
+
+/// Rows after `after`, oldest first; of one operation, or of every one of the account.
+pub(super) fn evidence(
+    connection: &Connection,
+    account: &Account,
+    id: Option<&OperationId>,
+    after: u64,
+    limit: u32,
+) -> Result<Page<EvidenceRow>, Failure> {
+    let limit = limit.clamp(1, LARGEST_PAGE);
+    let condition = match id {
+        Some(_) => "operation_id = ?4",
+        None => "operation_id IS NOT NULL AND ?4 IS NULL",
+    };
+    let sql =
+        format!("{EVIDENCE} WHERE account = ?1 AND position > ?2 AND {condition} ORDER BY position LIMIT ?3");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let bound = (account.as_str(), signed(after), i64::from(limit) + 1, id.map(OperationId::as_str));
+    let mut items = statement.query_map(bound, read_evidence)?.collect::<Result<Vec<EvidenceRow>, _>>()?;
+    let more = items.len() > limit as usize;
+    items.truncate(limit as usize);
+    let next_cursor = items.last().filter(|_| more).map(|last| last.position.to_string());
+    Ok(Page { items, next_cursor })
+}
+
+/// Operations whose instant has come, longest due first, apart from those of `skip`.
+pub(super) fn due(
+    connection: &Connection,
+    now: Timestamp,
+    limit: u32,
+    skip: &[ToolName],
+) -> Result<Vec<Due>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT account, id, tool, due_at FROM counterfoil_operations \
+         WHERE due_at IS NOT NULL AND due_at <= ?1 AND tool NOT IN (SELECT value FROM json_each(?2)) \
+         ORDER BY due_at LIMIT ?3",
+    )?;
+    let skip = serde_json::to_string(skip)?;
+    let rows = statement.query_map((now.as_millis(), skip, limit), |row| {
+        Ok(Due {
+            account: Account::from_stored(&row.get::<_, String>(0)?),
+            id: OperationId::from_stored(&row.get::<_, String>(1)?),
+            tool: ToolName::from_stored(&row.get::<_, String>(2)?),
+            at: Timestamp::from_millis(row.get(3)?),
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The earliest instant at which anything is due.
+pub(super) fn next_due(connection: &Connection) -> Result<Option<Timestamp>, Failure> {
+    let at: Option<i64> = connection
+        .query_row(
+            "SELECT due_at FROM counterfoil_operations WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1",
+            [],
+            |row| row.get(0),
+        )
+        .optional()?;
+    Ok(at.map(Timestamp::from_millis))
+}
+
+/// How many operations there are of each kind.
+pub(super) fn census(connection: &Connection, account: Option<&Account>) -> Result<Census, Failure> {
+    let (counted, oldest) = match account {
+        Some(_) => (
+            "SELECT tool, stage, held, count(*) FROM counterfoil_operations WHERE account = ?1 \
+             GROUP BY tool, stage, held ORDER BY tool, stage, held",
+            "SELECT min(created_at) FROM counterfoil_operations WHERE stage = 'unknown' AND account = ?1",
+        ),
+        None => (
+            "SELECT tool, stage, held, count(*) FROM counterfoil_operations WHERE ?1 IS NULL \
+             GROUP BY tool, stage, held ORDER BY tool, stage, held",
+            "SELECT min(created_at) FROM counterfoil_operations WHERE stage = 'unknown' AND ?1 IS NULL",
+        ),
+    };
+    let account = account.map(Account::as_str);
+    let mut statement = connection.prepare_cached(counted)?;
+    let mut rows = statement.query([account])?;
+    let mut by_tool = Vec::new();
+    while let Some(found) = rows.next()? {
+        by_tool.push(ToolCensus {
+            tool: ToolName::from_stored(&found.get::<_, String>(0)?),
+            stage: row::stage(&found.get::<_, String>(1)?)?,
+            held: found.get(2)?,
+            count: unsigned(found.get(3)?),
+        });
+    }
+    let oldest: Option<i64> = connection.prepare_cached(oldest)?.query_row([account], |row| row.get(0))?;
+    Ok(Census { by_tool, oldest_unknown: oldest.map(Timestamp::from_millis) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Task;
+
+    #[test]
+    fn cursors_survive_any_name_and_refuse_anything_else() {
+        let cursor = Cursor { created_at: -7, account: "a.b".into(), id: "x.y/%7E".into() };
+        assert_eq!(Cursor::parse(&cursor.print()), Some(cursor));
+        for bad in ["", "1", "1.61", "1.61.6", "1.61.62.63", "x.61.62", "1.61.ff"] {
+            assert_eq!(Cursor::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn tasks_are_bound_and_never_part_of_the_text() {
+        let hostile = Task::from_stored("' OR 1 --");
+        let mut query = Query { sql: String::new(), values: Vec::new() };
+        let filter = Filter { task: Some(hostile), ..Filter::default() };
+        conditions(&mut query, None, &filter).unwrap();
+        assert_eq!(query.sql, " AND task = ?");
+    }
+}

@@ -1,0 +1,208 @@
+//! Loads what a verb may look at, from one consistent view of the file.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::failure::{Failure, unsigned};
+use super::pauses::{self, InForce};
+use super::policies::Policies;
+use super::row;
+use crate::backoff::BucketLevel;
+use crate::decide::PauseReason;
+use crate::guard::Peer;
+use crate::id::{Account, OperationId};
+use crate::snapshot::{Declarations, Existing, Needs, Snapshot};
+use crate::time::{Clock, Timestamp};
+
+/// The clocks of this process, and how they stood to each other when the ledger was opened.
+pub(super) struct Clocks {
+    clock: Arc<dyn Clock>,
+    skew: Duration,
+    opened: (Timestamp, Duration),
+}
+
+impl std::fmt::Debug for Clocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clocks")
+            .field("skew", &self.skew)
+            .field("opened", &self.opened)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Clocks {
+    /// The clocks from now on.
+    pub(super) fn start(clock: Arc<dyn Clock>, skew: Duration) -> Self {
+        let opened = (clock.now(), clock.monotonic());
+        Self { clock, skew, opened }
+    }
+
+    /// Store time.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Whether nothing that waits for an instant may be trusted: store time lies too far below the newest instant of
+    /// the ledger, or the two clocks of this process no longer agree.
+    pub(super) fn in_doubt(&self, now: Timestamp, newest: Timestamp) -> bool {
+        let (wall, monotonic) = self.opened;
+        let wall = i128::from(now.as_millis()) - i128::from(wall.as_millis());
+        let passed = self.clock.monotonic().saturating_sub(monotonic).as_millis();
+        let apart = wall.abs_diff(i128::try_from(passed).unwrap_or(i128::MAX));
+        apart > self.skew.as_millis() || now.plus(self.skew) < newest
+    }
+}
+
+/// One consistent view of the file.
+pub(super) struct View<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) policies: &'a Policies,
+    pub(super) clocks: &'a Clocks,
+    pub(super) pauses: &'a [InForce],
+    /// The newest instant in the ledger.
+    pub(super) newest: Timestamp,
+}
+
+impl View<'_> {
+    /// What the ledger holds about an ID.
+    fn existing(&self, account: &Account, id: &OperationId) -> Result<Existing, Failure> {
+        if let Some(operation) = row::find(self.connection, account, id)? {
+            return Ok(Existing::Operation(Box::new(operation)));
+        }
+        let tombstone = row::tombstone(self.connection, account, id)?;
+        Ok(tombstone.map_or(Existing::Nothing, Existing::Tombstone))
+    }
+
+    /// What a verb with these needs may look at.
+    pub(super) fn snapshot(
+        &self,
+        needs: &Needs<'_>,
+        declared: Arc<Declarations>,
+    ) -> Result<Snapshot, Failure> {
+        let now = self.clocks.now();
+        let existing = self.existing(needs.account, needs.id)?;
+        let operation = match &existing {
+            Existing::Operation(operation) => Some(&**operation),
+            Existing::Nothing | Existing::Tombstone(_) => None,
+        };
+        let tool = operation.map(|operation| &operation.tool).or(needs.action.map(|(tool, _)| tool));
+        let action = needs
+            .action
+            .or_else(|| operation.map(|operation| (&operation.tool, operation.action)))
+            .filter(|_| needs.peers);
+        let stored = match operation {
+            Some(operation) => {
+                self.policies.get(self.connection, &operation.tool, operation.policy_version)?
+            }
+            None => None,
+        };
+        let paused_for = match operation.and_then(|operation| Some((operation, operation.attempts.first()?)))
+        {
+            Some((operation, first)) => {
+                let scope = first.scope.as_deref().or(needs.scope);
+                pauses::paused_for(self.connection, &operation.tool, scope, first.started_at, now)?
+            }
+            None => Duration::ZERO,
+        };
+        let paused = if self.pauses.iter().any(|pause| pause.covers(tool, needs.scope)) {
+            Some(PauseReason::Paused)
+        } else if self.clocks.in_doubt(now, self.newest) {
+            Some(PauseReason::Clock)
+        } else {
+            None
+        };
+        let peers = match action {
+            Some((tool, action)) => row::peers(self.connection, needs.account, tool, action)?,
+            None => Vec::new(),
+        };
+        let refusals = match (tool, needs.scope) {
+            (Some(tool), Some(scope)) => self.refusals(tool.as_str(), scope)?,
+            (Some(_) | None, Some(_) | None) => 0,
+        };
+        let bucket = needs.bucket.map(|name| self.bucket(name)).transpose()?.flatten();
+        let named = self.named(needs, operation)?;
+        let restored = self.pauses.iter().any(|pause| pause.restored);
+        Ok(Snapshot {
+            now,
+            stored,
+            declared,
+            peers,
+            named,
+            paused,
+            paused_for,
+            refusals,
+            bucket,
+            restored,
+            existing,
+        })
+    }
+
+    /// The operations that the verb names, those that held this one back, and those it was declared distinct from.
+    fn named(
+        &self,
+        needs: &Needs<'_>,
+        operation: Option<&crate::operation::Operation>,
+    ) -> Result<Vec<Peer>, Failure> {
+        let mut ids: Vec<&OperationId> = needs.named.iter().collect();
+        if let Some(operation) = operation {
+            ids.extend(&operation.blocked_by);
+            ids.extend(operation.distinct_from.iter().map(|distinct| &distinct.id));
+        }
+        ids.sort();
+        ids.dedup();
+        let mut named = Vec::with_capacity(ids.len());
+        for id in ids {
+            named.extend(row::find_peer(self.connection, needs.account, id)?);
+        }
+        Ok(named)
+    }
+
+    fn refusals(&self, tool: &str, scope: &str) -> Result<u32, Failure> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT refused FROM counterfoil_refusals WHERE tool = ?1 AND scope = ?2")?;
+        Ok(statement.query_row((tool, scope), |row| row.get(0)).optional()?.unwrap_or(0))
+    }
+
+    fn bucket(&self, name: &str) -> Result<Option<BucketLevel>, Failure> {
+        let mut statement =
+            self.connection.prepare_cached("SELECT level, at FROM counterfoil_buckets WHERE name = ?1")?;
+        let level = statement
+            .query_row([name], |row| {
+                Ok(BucketLevel { level: unsigned(row.get(0)?), at: Timestamp::from_millis(row.get(1)?) })
+            })
+            .optional()?;
+        Ok(level)
+    }
+}
+
+/// Where the ledger ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// The newest row of evidence.
+    pub(super) position: u64,
+    /// The newest instant of any row.
+    pub(super) newest: Timestamp,
+    /// How often pauses changed.
+    pub(super) pauses: u64,
+    /// How often tokens changed.
+    pub(super) tokens: u64,
+}
+
+impl Head {
+    /// Reads it.
+    pub(super) fn read(connection: &Connection) -> Result<Self, Failure> {
+        let mut statement = connection
+            .prepare_cached("SELECT position, newest, pauses, tokens FROM counterfoil_head WHERE one = 1")?;
+        Ok(statement.query_row([], |row| {
+            Ok(Self {
+                position: unsigned(row.get(0)?),
+                newest: Timestamp::from_millis(row.get(1)?),
+                pauses: unsigned(row.get(2)?),
+                tokens: unsigned(row.get(3)?),
+            })
+        })?)
+    }
+}

@@ -1,0 +1,644 @@
+//! The ledger in one SQLite file.
+//!
+//! One thread writes: whatever waits for it shares one durable commit, and nobody is answered before that commit. A
+//! few threads read. No async thread ever waits for the disk. Several processes of one host may share a file; each
+//! notices within 250 ms what the others committed.
+
+mod chain;
+mod commit;
+mod embedded;
+mod failure;
+mod file;
+mod list;
+mod load;
+mod mark;
+mod pauses;
+mod policies;
+mod readers;
+mod retention;
+mod row;
+mod schema;
+mod shared;
+mod threads;
+mod tokens;
+mod verify;
+mod watcher;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::TrySendError;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tokio::sync::{broadcast, oneshot, watch};
+
+use crate::error::{Error, StoreError};
+use crate::faults::Faults;
+use crate::id::{Account, OperationId, ToolName};
+use crate::operation::Operation;
+use crate::policy::Tool;
+use crate::snapshot::{Declarations, Needs, PauseDraft, Snapshot, Verb};
+use crate::store::{AuditReport, Census, Change, Due, EvidenceRow, Filter, MarkState, Page, Pause, Token};
+use crate::time::{Clock, SystemClock, Timestamp};
+
+pub use embedded::commit_in;
+pub use schema::sql;
+pub use writer::CommitStats;
+
+use commit::Commit;
+use failure::Failure;
+use file::{Place, Role};
+use load::{Clocks, Head, View};
+use mark::{Found, MarkFile};
+use readers::Readers;
+use shared::Shared;
+use threads::Threads;
+use writer::{Job, VerbJob, WriteJob, Writer};
+
+/// How a ledger is opened.
+#[derive(Clone)]
+pub struct SqliteOptions {
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// The name of this process's evidence chains: never used twice. Fresh by default.
+    pub writer: String,
+    /// How many threads read.
+    pub readers: usize,
+    /// How many calls may wait for the writer, and how many for the readers; a further one is refused at once.
+    pub queue: usize,
+    /// How many calls share one commit at the most.
+    pub batch: usize,
+    /// Whether the high-water mark is kept beside the file. Without it a restored ledger is not noticed.
+    pub mark: bool,
+    /// How far clocks may disagree before sends pause.
+    pub skew: Duration,
+    /// Fail points. Empty, and without effect, outside of tests.
+    pub faults: Arc<Faults>,
+}
+
+impl std::fmt::Debug for SqliteOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteOptions")
+            .field("writer", &self.writer)
+            .field("readers", &self.readers)
+            .field("queue", &self.queue)
+            .field("batch", &self.batch)
+            .field("mark", &self.mark)
+            .field("skew", &self.skew)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self::new(Arc::new(SystemClock::default()))
+    }
+}
+
+impl SqliteOptions {
+    /// The usual settings, with time from `clock`.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            writer: uuid::Uuid::now_v7().to_string(),
+            readers: 2,
+            queue: 4_096,
+            batch: 256,
+            mark: true,
+            skew: crate::recovery::DEFAULT_SKEW,
+            faults: Arc::new(Faults::default()),
+        }
+    }
+}
+
+/// A ledger in a SQLite file. Clones are handles of the same ledger; the last one that goes away ends its threads.
+#[derive(Clone, Debug)]
+pub struct SqliteStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    readers: Option<Readers>,
+    threads: Threads,
+    mark: Option<MarkFile>,
+    mark_state: MarkState,
+    ledger: String,
+    secret: [u8; 32],
+    writer: String,
+}
+
+/// A failure of SQLite in the words of the store.
+#[must_use]
+pub fn store_error(error: rusqlite::Error) -> StoreError {
+    Failure::from(error).into_store_error()
+}
+
+fn closed() -> StoreError {
+    StoreError::Unavailable("the ledger is closed".to_owned())
+}
+
+impl SqliteStore {
+    /// Opens the ledger at `path`, or makes one. `:memory:` is for tests: it is gone with the store, has no mark, and
+    /// its reads wait for the writer.
+    ///
+    /// A file of an application with other tables may become a ledger too; the ledger's own begin with `counterfoil_`.
+    /// A ledger that is older than its mark opens with everything paused.
+    ///
+    /// It reads and writes the disk, so an async caller opens it on a blocking thread.
+    ///
+    /// # Errors
+    /// [`StoreError::Unusable`] for a place, a file or a SQLite library that cannot carry a ledger;
+    /// [`StoreError::Corrupt`] for a damaged one, which is never replaced by an empty one;
+    /// [`StoreError::Unavailable`] where another process holds it for longer than five seconds.
+    pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
+        let place = Place::of(path.as_ref());
+        let mark = MarkFile::beside(&place).filter(|_| options.mark);
+        let found = match &mark {
+            Some(mark) => mark.read().map_err(|error| unusable("its mark cannot be read", &error))?,
+            None => Found::Nothing,
+        };
+        refuse_emptied(path.as_ref(), &found)?;
+        file::prepare(&place)?;
+        Self::start(&place, options, mark, &found).map_err(Failure::into_store_error)
+    }
+
+    fn start(
+        place: &Place,
+        options: SqliteOptions,
+        mark: Option<MarkFile>,
+        found: &Found,
+    ) -> Result<Self, Failure> {
+        let SqliteOptions { clock, writer, readers, queue, batch, mark: _, skew, faults } = options;
+        let connection = file::connect(place, Role::Writer)?;
+        file::quick_check(&connection)?;
+        schema::migrate(&connection, clock.now())?;
+        let ledger = String::from_utf8(schema::meta(&connection, "ledger")?)
+            .map_err(|_| Failure::damaged("the ledger's name is no text"))?;
+        let secret = schema::meta(&connection, "secret")?
+            .try_into()
+            .map_err(|_| Failure::damaged("the ledger's secret is not 32 bytes"))?;
+        let mark_state = match &mark {
+            Some(_) => mark::compare(&connection, &ledger, found)?,
+            None => MarkState::Current,
+        };
+        let shared = Arc::new(Shared::new(Clocks::start(clock, skew), faults));
+        let mut tips = chain::Tips::default();
+        match mark_state {
+            MarkState::Current => {}
+            MarkState::Missing | MarkState::Behind => {
+                quarantine(&connection, &shared, &writer, &mut tips)?;
+            }
+        }
+        let head = Head::read(&connection)?;
+        let mut threads = Threads::default();
+        let reading = match place {
+            Place::Memory => None,
+            Place::File(_) => {
+                let (queue, tasks) = Readers::new(queue.max(1));
+                for number in 0..readers.max(1) {
+                    let (tasks, connection) = (tasks.clone(), file::connect(place, Role::Reader)?);
+                    threads.reader(number, move || tasks.work(&connection))?;
+                }
+                let watcher = watcher::Watcher {
+                    connection: file::connect(place, Role::Reader)?,
+                    shared: shared.clone(),
+                    writer: writer.clone(),
+                    ledger: ledger.clone(),
+                    mark: mark.clone(),
+                    head,
+                    marked: 0,
+                };
+                threads.watcher(move |stop| watcher.work(stop))?;
+                Some(queue)
+            }
+        };
+        let work =
+            Writer { connection, shared: shared.clone(), name: writer.clone(), batch: batch.max(1), tips };
+        threads.writer(queue.max(1), move |jobs| work.work(jobs))?;
+        let inner = Inner { shared, readers: reading, threads, mark, mark_state, ledger, secret, writer };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Runs a verb: load, decide and write in one durable commit, shared with whoever else waits.
+    ///
+    /// A crash before the commit leaves nothing of it; a crash after it leaves all of it. Dropping the future does not
+    /// take it back.
+    ///
+    /// # Errors
+    /// A refusal wrote nothing. For a [`StoreError`], [`StoreError::wrote_nothing`] says whether that is certain.
+    pub async fn commit<V: Verb>(&self, verb: V) -> Result<V::Reply, Error> {
+        let (job, answer) = VerbJob::new(verb);
+        self.submit(Box::new(job))?;
+        match answer.await {
+            Ok(outcome) => outcome,
+            Err(oneshot::error::RecvError { .. }) => Err(self.writer_gone().into()),
+        }
+    }
+
+    /// Runs anything else that writes.
+    async fn write<R: Send + 'static>(
+        &self,
+        work: impl Fn(&mut Commit<'_>) -> Result<R, Failure> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        let (job, answer) = WriteJob::new(work);
+        self.submit(Box::new(job))?;
+        match answer.await {
+            Ok(outcome) => outcome,
+            Err(oneshot::error::RecvError { .. }) => Err(self.writer_gone()),
+        }
+    }
+
+    fn submit(&self, job: Box<dyn Job>) -> Result<(), StoreError> {
+        if let Some(error) = self.inner.shared.fatal() {
+            return Err(error);
+        }
+        let queue = self.inner.threads.queue().ok_or_else(closed)?;
+        queue.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => StoreError::Unavailable("too many calls are waiting".to_owned()),
+            TrySendError::Disconnected(_) => self.writer_gone(),
+        })
+    }
+
+    /// The writer never goes while a call waits, unless something in it broke: nobody knows how far it came.
+    fn writer_gone(&self) -> StoreError {
+        let error = StoreError::Poisoned("the writing thread ended".to_owned());
+        self.inner.shared.poison(error.clone());
+        error
+    }
+
+    /// Reads from one consistent view.
+    async fn look<R: Send + 'static>(
+        &self,
+        work: impl Fn(&Connection) -> Result<R, Failure> + Send + 'static,
+    ) -> Result<R, Error> {
+        // A refusal is an answer, not a failure of the store.
+        let work = move |connection: &Connection| match work(connection) {
+            Ok(found) => Ok(Ok(found)),
+            Err(Failure::Job(Error::Refused(refusal))) => Ok(Err(refusal)),
+            Err(failure) => Err(failure),
+        };
+        if let Some(error) = self.inner.shared.fatal() {
+            return Err(error.into());
+        }
+        if self.inner.threads.queue().is_none() {
+            return Err(closed().into());
+        }
+        let outcome = match &self.inner.readers {
+            Some(readers) => readers.read(self.inner.shared.clone(), work).await?,
+            None => self.write(move |commit| work(commit.connection)).await?,
+        };
+        Ok(outcome?)
+    }
+
+    async fn fetch<R: Send + 'static>(
+        &self,
+        work: impl Fn(&Connection) -> Result<R, Failure> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        self.look(work).await.map_err(|error| Failure::Job(error).into_store_error())
+    }
+
+    /// What is known of an operation, without writing anything.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn snapshot(
+        &self,
+        account: &Account,
+        id: &OperationId,
+        declared: Arc<Declarations>,
+    ) -> Result<Snapshot, StoreError> {
+        let (account, id, shared) = (account.clone(), id.clone(), self.inner.shared.clone());
+        self.fetch(move |connection| {
+            let needs = Needs {
+                account: &account,
+                id: &id,
+                action: None,
+                peers: false,
+                named: &[],
+                scope: None,
+                bucket: None,
+            };
+            let pauses = pauses::in_force(connection)?;
+            let view = View {
+                connection,
+                policies: &shared.policies,
+                clocks: &shared.clocks,
+                pauses: &pauses,
+                newest: Head::read(connection)?.newest,
+            };
+            view.snapshot(&needs, declared.clone())
+        })
+        .await
+    }
+
+    /// The operations that `filter` lets through, newest first, of one account or of all. Receipts come without their
+    /// bodies. A page holds at most 200.
+    ///
+    /// # Errors
+    /// [`crate::Refusal::InvalidCursor`], or the store could not read.
+    pub async fn list(&self, account: Option<&Account>, filter: Filter) -> Result<Page<Operation>, Error> {
+        let account = account.cloned();
+        self.look(move |connection| list::operations(connection, account.as_ref(), &filter)).await
+    }
+
+    /// The evidence of an operation after a position, oldest first; at most 200 rows.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn evidence(
+        &self,
+        account: &Account,
+        id: &OperationId,
+        after: Option<u64>,
+        limit: u32,
+    ) -> Result<Page<EvidenceRow>, StoreError> {
+        let (account, id) = (account.clone(), id.clone());
+        self.fetch(move |connection| {
+            list::evidence(connection, &account, Some(&id), after.unwrap_or(0), limit)
+        })
+        .await
+    }
+
+    /// The evidence of every operation of an account after a position, oldest first; at most 200 rows.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn events(
+        &self,
+        account: &Account,
+        after: Option<u64>,
+        limit: u32,
+    ) -> Result<Page<EvidenceRow>, StoreError> {
+        let account = account.clone();
+        self.fetch(move |connection| list::evidence(connection, &account, None, after.unwrap_or(0), limit))
+            .await
+    }
+
+    /// The operations that are due at `now`, longest due first, without those of the tools in `skip`.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn due(&self, now: Timestamp, limit: u32, skip: &[ToolName]) -> Result<Vec<Due>, StoreError> {
+        let skip = skip.to_vec();
+        self.fetch(move |connection| list::due(connection, now, limit, &skip)).await
+    }
+
+    /// The earliest instant at which anything is due.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.fetch(list::next_due).await
+    }
+
+    /// Stores declarations that differ from the newest stored ones under a new version, and says under which version
+    /// each is stored. A stored declaration never changes.
+    ///
+    /// # Errors
+    /// The store could not write.
+    pub async fn register(&self, tools: Vec<Tool>) -> Result<Declarations, StoreError> {
+        let tools: Vec<Arc<Tool>> = tools.into_iter().map(Arc::new).collect();
+        self.write(move |commit| {
+            let mut stored = Vec::with_capacity(tools.len());
+            for tool in &tools {
+                let (version, fresh) = policies::store(commit.connection, tool, commit.now())?;
+                commit.wrote |= fresh;
+                stored.push((version, tool.clone()));
+            }
+            Ok(Declarations::new(stored))
+        })
+        .await
+    }
+
+    /// Pauses sends. The same pause twice is one pause.
+    ///
+    /// # Errors
+    /// The store could not write.
+    pub async fn pause(&self, draft: PauseDraft) -> Result<(), StoreError> {
+        self.write(move |commit| commit.pause(&draft, false)).await
+    }
+
+    /// Ends every pause of `tool`, under any scope, and forgets its credential refusals; with `None`, every pause of
+    /// everything, also the one of a restored ledger, whose mark is then made anew. Pauses of single tools stay when
+    /// everything is resumed. Says how many ended.
+    ///
+    /// # Errors
+    /// The store could not write.
+    pub async fn resume(&self, tool: Option<&ToolName>, by: &str, note: &str) -> Result<usize, StoreError> {
+        let (tool, by, note) = (tool.cloned(), by.to_owned(), note.to_owned());
+        let everything = tool.is_none();
+        let ended = self.write(move |commit| commit.resume(tool.as_ref(), &by, &note)).await?;
+        if everything && ended > 0 {
+            self.mark_anew().await?;
+        }
+        Ok(ended)
+    }
+
+    /// Makes the mark from the ledger as it is now, even if that moves it back. A crash before leaves the ledger behind
+    /// its mark: it starts paused once more.
+    async fn mark_anew(&self) -> Result<(), StoreError> {
+        let Some(mark) = self.inner.mark.clone() else { return Ok(()) };
+        let ledger = self.inner.ledger.clone();
+        self.fetch(move |connection| {
+            let earned = mark::earned(connection, &ledger)?;
+            mark.advance(&earned, true).map_err(|error| unusable("its mark cannot be written", &error))?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// The pauses in force.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn pauses(&self) -> Result<Vec<Pause>, StoreError> {
+        self.fetch(|connection| {
+            Ok(pauses::in_force(connection)?.into_iter().map(|in_force| in_force.pause).collect())
+        })
+        .await
+    }
+
+    /// Keeps a new token.
+    ///
+    /// # Errors
+    /// The store could not write, or ID or digest are taken.
+    pub async fn create_token(&self, token: Token) -> Result<(), StoreError> {
+        self.write(move |commit| tokens::create(commit, &token)).await
+    }
+
+    /// Revokes a token; `false` where there is none that is still good.
+    ///
+    /// # Errors
+    /// The store could not write.
+    pub async fn revoke_token(&self, id: &str) -> Result<bool, StoreError> {
+        let id = id.to_owned();
+        self.write(move |commit| tokens::revoke(commit, &id)).await
+    }
+
+    /// Every token, also revoked and expired ones, oldest first.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+        self.fetch(tokens::all).await
+    }
+
+    /// The token whose text has this SHA-256, whether or not it is still good.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn token_by_digest(&self, digest: &[u8; 32]) -> Result<Option<Token>, StoreError> {
+        let digest = *digest;
+        self.fetch(move |connection| tokens::by_digest(connection, &digest)).await
+    }
+
+    /// Counts of one account or of all.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn census(&self, account: Option<&Account>) -> Result<Census, StoreError> {
+        let account = account.cloned();
+        self.fetch(move |connection| list::census(connection, account.as_ref())).await
+    }
+
+    /// Turns at most `limit` operations whose retention is over into tombstones; says how many.
+    ///
+    /// # Errors
+    /// The store could not write.
+    pub async fn purge(&self, limit: u32) -> Result<u64, StoreError> {
+        self.write(move |commit| retention::purge(commit, limit)).await
+    }
+
+    /// Walks the whole evidence. It takes a reading thread for as long as that lasts.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn verify(&self) -> Result<AuditReport, StoreError> {
+        let mark = self.inner.mark.clone();
+        self.fetch(move |connection| {
+            let found = match &mark {
+                Some(mark) => Some(mark.read().map_err(|error| unusable("its mark cannot be read", &error))?),
+                None => None,
+            };
+            verify::verify(connection, found.as_ref())
+        })
+        .await
+    }
+
+    /// How the ledger stood to its mark when it was opened.
+    #[must_use]
+    pub fn mark_state(&self) -> MarkState {
+        self.inner.mark_state
+    }
+
+    /// A random secret of this ledger, made with it, for digests that only it can make.
+    #[must_use]
+    pub fn ledger_secret(&self) -> [u8; 32] {
+        self.inner.secret
+    }
+
+    /// The name of this store's evidence chains.
+    #[must_use]
+    pub fn writer(&self) -> &str {
+        &self.inner.writer
+    }
+
+    /// Store time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.inner.shared.clocks.now()
+    }
+
+    /// Every change that this process committed, right after its commit, and those of others within 250 ms. A listener
+    /// that falls too far behind is told so and has to read again. A transaction of the application
+    /// ([`commit_in`]) is noticed like one of another process.
+    #[must_use]
+    pub fn changes(&self) -> broadcast::Receiver<Change> {
+        self.inner.shared.subscribe()
+    }
+
+    /// Changes whenever pauses began or ended, here at once and elsewhere within 250 ms: read [`SqliteStore::pauses`].
+    #[must_use]
+    pub fn pauses_changed(&self) -> watch::Receiver<u64> {
+        self.inner.shared.watch_pauses()
+    }
+
+    /// Changes whenever tokens were made or revoked, here at once and elsewhere within 250 ms: forget what was read.
+    #[must_use]
+    pub fn tokens_changed(&self) -> watch::Receiver<u64> {
+        self.inner.shared.watch_tokens()
+    }
+
+    /// Whether the store answers nothing any more.
+    #[must_use]
+    pub fn poisoned(&self) -> bool {
+        self.inner.shared.fatal().is_some()
+    }
+
+    /// Waits until the store answers nothing any more, and says why. It may wait for ever.
+    pub async fn until_poisoned(&self) -> StoreError {
+        let mut fatal = self.inner.shared.watch_fatal();
+        match fatal.wait_for(Option::is_some).await.map(|error| error.clone()) {
+            Ok(Some(error)) => error,
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// How well commits were shared so far.
+    #[must_use]
+    pub fn commit_stats(&self) -> CommitStats {
+        self.inner.shared.counters.read()
+    }
+
+    /// Takes no further calls, finishes those that wait, ends the threads and leaves a mark. Later calls are refused.
+    pub async fn close(&self) {
+        self.inner.threads.stop().await;
+    }
+}
+
+fn unusable(what: &str, error: &std::io::Error) -> StoreError {
+    StoreError::Unusable(format!("{what}: {error}"))
+}
+
+/// An empty file whose mark says that there was something in it was truncated; it must not become a new ledger.
+fn refuse_emptied(path: &Path, found: &Found) -> Result<(), StoreError> {
+    let emptied = std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
+    match found {
+        Found::Mark(mark) if mark.position > 0 && emptied => Err(StoreError::Corrupt(format!(
+            "the file is empty although its mark says that it held {} rows of evidence; restore a backup",
+            mark.position
+        ))),
+        Found::Mark(_) | Found::Broken | Found::Nothing => Ok(()),
+    }
+}
+
+/// Pauses everything: IDs that the ledger does not know may have been used in the part that was lost. Only a person
+/// who resumes everything ends it.
+fn quarantine(
+    connection: &Connection,
+    shared: &Shared,
+    writer: &str,
+    tips: &mut chain::Tips,
+) -> Result<(), Failure> {
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    let draft = PauseDraft {
+        tool: None,
+        scope: None,
+        by: pauses::BY_LEDGER.to_owned(),
+        note: pauses::OLDER_THAN_MARK.to_owned(),
+    };
+    let outcome = Commit::begin(connection, &shared.policies, &shared.clocks, writer, tips)
+        .and_then(|mut commit| {
+            commit.pause(&draft, true)?;
+            commit.finish()
+        })
+        .and_then(|_| Ok(connection.execute_batch("COMMIT")?));
+    if outcome.is_err() && !connection.is_autocommit() {
+        connection.execute_batch("ROLLBACK")?;
+    }
+    outcome
+}

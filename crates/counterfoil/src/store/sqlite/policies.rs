@@ -1,0 +1,62 @@
+//! Tool declarations by version: written once, never changed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::chain::{Hash, hash_of};
+use super::failure::Failure;
+use crate::id::ToolName;
+use crate::policy::Tool;
+use crate::time::Timestamp;
+
+/// Declarations that were read before. Bounded by how often the configuration was changed.
+#[derive(Debug, Default)]
+pub(super) struct Policies {
+    known: Mutex<HashMap<(ToolName, u32), Arc<Tool>>>,
+}
+
+impl Policies {
+    /// The declaration of `tool` that is stored as `version`.
+    pub(super) fn get(
+        &self,
+        connection: &Connection,
+        tool: &ToolName,
+        version: u32,
+    ) -> Result<Option<Arc<Tool>>, Failure> {
+        let key = (tool.clone(), version);
+        if let Some(found) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(Some(found.clone()));
+        }
+        let mut statement = connection
+            .prepare_cached("SELECT body FROM counterfoil_policies WHERE tool = ?1 AND version = ?2")?;
+        let body: Option<String> =
+            statement.query_row((tool.as_str(), version), |row| row.get(0)).optional()?;
+        let Some(body) = body else { return Ok(None) };
+        let found = Arc::new(serde_json::from_str::<Tool>(&body)?);
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, found.clone());
+        Ok(Some(found))
+    }
+}
+
+/// The version under which `tool` is stored as it is now, and whether it had to be written.
+pub(super) fn store(connection: &Connection, tool: &Tool, now: Timestamp) -> Result<(u32, bool), Failure> {
+    let body = serde_json::to_string(tool)?;
+    let digest = hash_of(&body);
+    let mut newest = connection.prepare_cached(
+        "SELECT version, digest FROM counterfoil_policies WHERE tool = ?1 ORDER BY version DESC LIMIT 1",
+    )?;
+    let known: Option<(u32, Hash)> =
+        newest.query_row([tool.name.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let version = match known {
+        Some((version, same)) if same == digest => return Ok((version, false)),
+        Some((version, _)) => version + 1,
+        None => 1,
+    };
+    connection.execute(
+        "INSERT INTO counterfoil_policies (tool, version, digest, body, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        (tool.name.as_str(), version, digest, body, now.as_millis()),
+    )?;
+    Ok((version, true))
+}

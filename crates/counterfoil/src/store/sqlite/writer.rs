@@ -1,0 +1,283 @@
+//! The writer thread: whatever waits shares one durable commit, and nobody is answered before it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::chain::Tips;
+use super::commit::{Commit, News};
+use super::failure::Failure;
+use super::shared::Shared;
+use crate::error::{Error, StoreError};
+use crate::faults::Fault;
+use crate::snapshot::Verb;
+
+/// Something that waits for the writer. It may run several times, since the commit that it was part of may have to be
+/// replayed; it is answered once.
+pub(super) trait Job: Send {
+    /// Does it inside the running commit and keeps the answer.
+    fn run(&mut self, commit: &mut Commit<'_>) -> Result<(), Failure>;
+
+    /// Replaces the answer.
+    fn fail(&mut self, error: StoreError);
+
+    /// Gives the answer to whoever still listens.
+    fn answer(self: Box<Self>);
+}
+
+/// A verb that waits.
+pub(super) struct VerbJob<V: Verb> {
+    verb: V,
+    outcome: Option<Result<V::Reply, Error>>,
+    reply: oneshot::Sender<Result<V::Reply, Error>>,
+}
+
+impl<V: Verb> VerbJob<V> {
+    /// The job and where its answer arrives.
+    pub(super) fn new(verb: V) -> (Self, oneshot::Receiver<Result<V::Reply, Error>>) {
+        let (reply, answer) = oneshot::channel();
+        (Self { verb, outcome: None, reply }, answer)
+    }
+}
+
+impl<V: Verb> Job for VerbJob<V> {
+    fn run(&mut self, commit: &mut Commit<'_>) -> Result<(), Failure> {
+        self.outcome = Some(commit.run(&self.verb)?);
+        Ok(())
+    }
+
+    fn fail(&mut self, error: StoreError) {
+        self.outcome = Some(Err(error.into()));
+    }
+
+    fn answer(self: Box<Self>) {
+        if let Some(outcome) = self.outcome {
+            // Whoever hung up stopped listening; the commit stands.
+            drop(self.reply.send(outcome));
+        }
+    }
+}
+
+/// Anything else that writes.
+pub(super) struct WriteJob<F, R> {
+    work: F,
+    outcome: Option<Result<R, StoreError>>,
+    reply: oneshot::Sender<Result<R, StoreError>>,
+}
+
+impl<F, R> WriteJob<F, R>
+where
+    F: Fn(&mut Commit<'_>) -> Result<R, Failure> + Send,
+    R: Send,
+{
+    /// The job and where its answer arrives.
+    pub(super) fn new(work: F) -> (Self, oneshot::Receiver<Result<R, StoreError>>) {
+        let (reply, answer) = oneshot::channel();
+        (Self { work, outcome: None, reply }, answer)
+    }
+}
+
+impl<F, R> Job for WriteJob<F, R>
+where
+    F: Fn(&mut Commit<'_>) -> Result<R, Failure> + Send,
+    R: Send,
+{
+    fn run(&mut self, commit: &mut Commit<'_>) -> Result<(), Failure> {
+        self.outcome = Some(Ok((self.work)(commit)?));
+        Ok(())
+    }
+
+    fn fail(&mut self, error: StoreError) {
+        self.outcome = Some(Err(error));
+    }
+
+    fn answer(self: Box<Self>) {
+        if let Some(outcome) = self.outcome {
+            drop(self.reply.send(outcome));
+        }
+    }
+}
+
+/// How well commits are shared.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    commits: AtomicU64,
+    jobs: AtomicU64,
+    largest: AtomicU64,
+}
+
+/// How well commits were shared since the ledger was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CommitStats {
+    /// Durable commits.
+    pub commits: u64,
+    /// Jobs that were part of them.
+    pub jobs: u64,
+    /// The most jobs in one.
+    pub largest: u64,
+}
+
+impl Counters {
+    fn note(&self, jobs: usize) {
+        let jobs = jobs as u64;
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.jobs.fetch_add(jobs, Ordering::Relaxed);
+        self.largest.fetch_max(jobs, Ordering::Relaxed);
+    }
+
+    /// The counts so far.
+    pub(super) fn read(&self) -> CommitStats {
+        CommitStats {
+            commits: self.commits.load(Ordering::Relaxed),
+            jobs: self.jobs.load(Ordering::Relaxed),
+            largest: self.largest.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Why a commit did not come about.
+enum Stop {
+    /// The job at this place failed alone.
+    Job(usize, Error),
+    /// Nobody's work was written.
+    Batch(StoreError),
+    /// Nothing more may be written or read.
+    Fatal(StoreError),
+}
+
+impl From<Failure> for Stop {
+    /// A failure outside any job is everybody's.
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Fatal(error) => Self::Fatal(error),
+            Failure::Batch(error) => Self::Batch(error),
+            Failure::Job(error) => Self::Batch(StoreError::Unavailable(error.to_string())),
+        }
+    }
+}
+
+/// The thread's belongings.
+pub(super) struct Writer {
+    pub(super) connection: Connection,
+    pub(super) shared: Arc<Shared>,
+    pub(super) name: String,
+    pub(super) batch: usize,
+    pub(super) tips: Tips,
+}
+
+impl Writer {
+    /// Works until every sender is gone and the queue is empty.
+    pub(super) fn work(mut self, queue: &Receiver<Box<dyn Job>>) {
+        while let Ok(first) = queue.recv() {
+            let mut jobs = vec![first];
+            // Whoever waits already comes along; nobody is waited for.
+            while jobs.len() < self.batch
+                && let Ok(next) = queue.try_recv()
+            {
+                jobs.push(next);
+            }
+            for job in self.settle(jobs) {
+                job.answer();
+            }
+        }
+    }
+
+    /// Brings every job to an end, durably, and gives them back with their answers.
+    fn settle(&mut self, mut jobs: Vec<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
+        let mut failed = Vec::new();
+        let error = loop {
+            if let Some(error) = self.shared.fatal() {
+                break error;
+            }
+            if jobs.is_empty() {
+                return failed;
+            }
+            match self.commit(&mut jobs) {
+                Ok(news) => {
+                    self.shared.announce(news);
+                    jobs.append(&mut failed);
+                    return jobs;
+                }
+                Err(Stop::Job(place, error)) => {
+                    self.roll_back();
+                    let mut job = jobs.remove(place);
+                    job.fail(Failure::Job(error).into_store_error());
+                    failed.push(job);
+                }
+                Err(Stop::Batch(error)) => {
+                    self.roll_back();
+                    break error;
+                }
+                Err(Stop::Fatal(error)) => {
+                    self.roll_back();
+                    self.shared.poison(error.clone());
+                    break error;
+                }
+            }
+        };
+        for job in &mut jobs {
+            job.fail(error.clone());
+        }
+        jobs.append(&mut failed);
+        jobs
+    }
+
+    /// One attempt at one commit.
+    fn commit(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<News, Stop> {
+        let faults = &self.shared.faults;
+        faults.hit("before_begin").map_err(Failure::from)?;
+        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(Failure::from)?;
+        let mut commit = Commit::begin(
+            &self.connection,
+            &self.shared.policies,
+            &self.shared.clocks,
+            &self.name,
+            &mut self.tips,
+        )?;
+        for (place, job) in jobs.iter_mut().enumerate() {
+            faults.hit("job").map_err(Failure::from).and_then(|()| job.run(&mut commit)).map_err(
+                |failure| match failure {
+                    Failure::Job(error) => Stop::Job(place, error),
+                    Failure::Batch(error) => Stop::Batch(error),
+                    Failure::Fatal(error) => Stop::Fatal(error),
+                },
+            )?;
+        }
+        if !commit.wrote {
+            // Refusals and replays: what they rest on is durable already.
+            self.connection.execute_batch("ROLLBACK").map_err(Failure::from)?;
+            return Ok(News::default());
+        }
+        let news = commit.finish()?;
+        faults.hit("before_commit").map_err(Failure::from)?;
+        let fault = faults.hit("commit");
+        if let Err(fault @ (Fault::Io | Fault::Full | Fault::Busy | Fault::Job)) = fault {
+            return Err(Failure::from(fault).into());
+        }
+        self.connection.execute_batch("COMMIT").map_err(|error| match Failure::from(error) {
+            // The statement is the commit itself: what is not known to have been taken back is in doubt.
+            Failure::Job(error) => Stop::Fatal(StoreError::Poisoned(error.to_string())),
+            Failure::Batch(error) => Stop::Batch(error),
+            Failure::Fatal(StoreError::Corrupt(text)) => Stop::Fatal(StoreError::Corrupt(text)),
+            Failure::Fatal(error) => Stop::Fatal(StoreError::Poisoned(error.to_string())),
+        })?;
+        fault.map_err(Failure::from)?;
+        self.shared.counters.note(jobs.len());
+        faults.hit("after_commit").map_err(Failure::from)?;
+        Ok(news)
+    }
+
+    /// Takes back whatever the failed commit did. Where that fails too, nobody knows what the file holds.
+    fn roll_back(&mut self) {
+        self.tips.clear();
+        if self.connection.is_autocommit() {
+            return;
+        }
+        if let Err(error) = self.connection.execute_batch("ROLLBACK") {
+            self.shared.poison(StoreError::Poisoned(error.to_string()));
+        }
+    }
+}
