@@ -108,7 +108,7 @@ impl SqliteOptions {
             batch: 256,
             mark: true,
             skew: crate::recovery::DEFAULT_SKEW,
-            faults: Arc::new(Faults::default()),
+            faults: Arc::new(Faults::of_process()),
         }
     }
 }
@@ -221,6 +221,12 @@ impl SqliteStore {
         threads.writer(queue.max(1), move |jobs| work.work(jobs))?;
         let inner = Inner { shared, readers: reading, threads, mark, mark_state, ledger, secret, writer };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The fail points of this ledger. Empty, and without effect, outside of tests.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        &self.inner.shared.faults
     }
 
     /// Runs a verb: load, decide and write in one durable commit, shared with whoever else waits.
