@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use sim::supplier::{Effect, Flavour, Supplier, SupplierOptions};
@@ -64,7 +65,23 @@ impl World {
         Server::start(self.folder.path(), self.next_log(), variables)
     }
 
-    pub(crate) fn next_log(&self) -> PathBuf {
+    /// As [`World::serve_with`], for a server that may end before it is ready.
+    pub(crate) fn try_serve_with(&self, variables: &[(&str, &str)]) -> Server {
+        Server::launch(cli::command(self.folder.path(), &["serve"]), self.next_log(), variables)
+    }
+
+    /// A server whose system calls are tampered with so, by a tracer beside it.
+    pub(crate) fn try_serve_traced(&self, inject: &str) -> Server {
+        let calls = inject.split(':').next().unwrap_or_default();
+        let mut command = Command::new("strace");
+        // With -D the server is our own child, and a signal for it reaches it.
+        command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
+        command.args(["-e", &format!("inject={inject}"), env!("CARGO_BIN_EXE_counterfoil"), "serve"]);
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        Server::launch(command, self.next_log(), &[])
+    }
+
+    fn next_log(&self) -> PathBuf {
         self.started.set(self.started.get() + 1);
         self.folder.path().join(format!("server-{}.log", self.started.get()))
     }
