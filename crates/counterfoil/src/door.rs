@@ -1,11 +1,10 @@
 //! The transaction door over the application's own SQLite transaction.
 
 use crate::caller::Caller;
-use crate::error::{Error, StoreError};
+use crate::error::StoreError;
 use crate::ledger::{Effect, Ledger, NewOperation, TransactionError};
-use crate::snapshot::Verb;
 use crate::snapshot::View;
-use crate::store::sqlite;
+use crate::store::sqlite::commit_in;
 use crate::verbs::{Enter, Entered, Finish};
 
 const SAVEPOINT: &str = "SAVEPOINT counterfoil_door";
@@ -44,24 +43,14 @@ fn walk_through<E>(
 ) -> Result<View, TransactionError<E>> {
     let id = new.id.clone();
     let enter = Enter(ledger.prepare_verb(caller, NewOperation { execute: true, ..new }, None, false));
-    match commit(ledger, transaction, &enter)? {
+    match commit_in(transaction, ledger.store(), enter)? {
         Entered::Replay(view) => Ok(view),
         Entered::NotNow(view) => Err(TransactionError::Unsettled(Box::new(view))),
         Entered::Go(_) => {
             let Effect { reference, result } = effect(transaction).map_err(TransactionError::Effect)?;
             let declared = ledger.declared();
             let finish = Finish { caller: caller.clone(), id, reference, result, declared };
-            Ok(commit(ledger, transaction, &finish)?)
+            Ok(commit_in(transaction, ledger.store(), finish)?)
         }
     }
-}
-
-/// The door has an evidence chain of its own: nobody says whether the application commits.
-fn commit<V: Verb>(
-    ledger: &Ledger,
-    transaction: &rusqlite::Transaction<'_>,
-    verb: &V,
-) -> Result<V::Reply, Error> {
-    let writer = format!("{}-tx", ledger.store().writer());
-    sqlite::commit_in(transaction, &writer, ledger.clock(), verb)
 }

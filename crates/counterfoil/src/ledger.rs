@@ -297,7 +297,7 @@ impl Ledger {
         &self,
         caller: &Caller,
         id: &OperationId,
-        after: u64,
+        after: Option<u64>,
         limit: u32,
     ) -> Result<Page<EvidenceRow>, Error> {
         caller.needs(Need::Evidence)?;
@@ -440,8 +440,7 @@ async fn pump(mut changes: tokio::sync::broadcast::Receiver<Change>, waiters: Wa
     use tokio::sync::broadcast::error::RecvError;
     loop {
         match changes.recv().await {
-            Ok(Change::Operation { account, id }) => waiters.wake(&account, &id),
-            Ok(Change::Pauses | Change::Tokens) => {}
+            Ok(Change { account, id }) => waiters.wake(&account, &id),
             Err(RecvError::Lagged(_)) => waiters.wake_all(),
             Err(RecvError::Closed) => return,
         }

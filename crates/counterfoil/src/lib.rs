@@ -2,6 +2,8 @@
 
 pub mod arguments;
 pub mod backoff;
+#[cfg(feature = "http")]
+mod base64;
 pub mod caller;
 #[cfg(all(feature = "sqlite", any(test, feature = "testing")))]
 pub mod conformance;
@@ -16,6 +18,8 @@ pub mod faults;
 pub mod fingerprint;
 pub mod guard;
 mod hex;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod id;
 pub mod json;
 pub mod keys;
