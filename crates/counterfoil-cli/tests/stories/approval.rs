@@ -71,7 +71,10 @@ fn a_preparer_does_not_approve_its_own_and_a_no_is_final() {
     both.approve("a").refused(403, "forbidden");
     approver.decide("a", "deny", &json!({ "reason": "too much flour" })).expect(200);
     let denied = both.get("a").expect(200);
-    assert_eq!((denied.state(), denied.text("/rejection/code")), ("rejected".into(), "approval_denied".into()));
+    assert_eq!(
+        (denied.state(), denied.text("/rejection/code")),
+        ("rejected".into(), "approval_denied".into())
+    );
     assert_eq!(approver.approve("a").status, 409);
     pass(Duration::from_millis(300));
     assert_eq!(both.put("a", &order("flour", 300)).expect(200).state(), "rejected");
@@ -88,9 +91,8 @@ fn c15_of_approve_and_deny_at_once_the_first_wins() {
         let id = format!("a{round}");
         let fingerprint = agent.put(&id, &order(&id, 0)).expect(202).text("/fingerprint");
         let (yes, no) = std::thread::scope(|scope| {
-            let yes = scope.spawn(|| {
-                approver.decide(&id, "approve", &json!({ "fingerprint": fingerprint })).status
-            });
+            let yes = scope
+                .spawn(|| approver.decide(&id, "approve", &json!({ "fingerprint": fingerprint })).status);
             let no = scope.spawn(|| other.decide(&id, "deny", &json!({ "reason": "no" })).status);
             (yes.join().unwrap(), no.join().unwrap())
         });

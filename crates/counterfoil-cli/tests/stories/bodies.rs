@@ -15,7 +15,11 @@ fn world() -> World {
 #[test]
 fn c43_bodies_of_every_size_make_one_receipt() {
     const LIMIT: u64 = 1024 * 1024;
-    let null = Reply { status: 200, headers: vec![("Content-Type".into(), "application/json".into())], body: b"null".to_vec() };
+    let null = Reply {
+        status: 200,
+        headers: vec![("Content-Type".into(), "application/json".into())],
+        body: b"null".to_vec(),
+    };
     let faults = [
         ("empty", Fault::EmptyBody, false),
         ("no-content", Fault::NoContent204, false),
@@ -34,7 +38,11 @@ fn c43_bodies_of_every_size_make_one_receipt() {
         assert_eq!(done.at("/receipt/truncated"), truncated, "{name}");
         assert_eq!(done.at("/receipt/source"), "response");
         let again = agent.execute(name, 1_000).expect(200);
-        assert_eq!((again.at("/receipt"), again.at("/replayed")), (done.at("/receipt"), json!(true)), "{name}");
+        assert_eq!(
+            (again.at("/receipt"), again.at("/replayed")),
+            (done.at("/receipt"), json!(true)),
+            "{name}"
+        );
         assert_eq!(world.effects_with(name).len(), 1, "{name}");
         if truncated {
             let kept = done.at("/receipt/result").to_string();

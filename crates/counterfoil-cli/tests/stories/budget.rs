@@ -10,7 +10,8 @@ use crate::support::{Answer, Setup, ToolText, World, eventually, order, pass};
 /// A supplier that answers every write with this fault until told otherwise.
 fn always(flavour: Flavour, fault: Fault) -> SupplierOptions {
     let mut options = SupplierOptions::new(flavour);
-    options.random = Some(RandomFaults { seed: 1, per_mille: 1_000, target: Target::Writes, menu: vec![fault] });
+    options.random =
+        Some(RandomFaults { seed: 1, per_mille: 1_000, target: Target::Writes, menu: vec![fault] });
     options
 }
 
@@ -101,8 +102,10 @@ fn c36_delays_are_spread() {
 #[test]
 fn c37_retries_of_callers_do_not_multiply() {
     let tool = ToolText::keyed("supplier.create_order").with_reference().budget("attempts = 5");
-    let world =
-        World::with_supplier(always(Flavour::dedupe(), Fault::StatusAfterEffect(503)), &Setup::new().tool(tool));
+    let world = World::with_supplier(
+        always(Flavour::dedupe(), Fault::StatusAfterEffect(503)),
+        &Setup::new().tool(tool),
+    );
     let server = world.serve();
     let agent = world.agent(&server);
     // A client library that calls three times, on an HTTP library that repeats each call three times.
@@ -140,7 +143,9 @@ fn c62_an_expired_credential_pauses_and_rejects_nothing() {
     for id in ids.iter().take(3) {
         agent.put(id, &order(id, 0)).expect(202);
     }
-    eventually("the tool is paused", || (paused(&agent.call("GET", "/v1/tools/supplier.create_order", &json!(null)))).then_some(()));
+    eventually("the tool is paused", || {
+        (paused(&agent.call("GET", "/v1/tools/supplier.create_order", &json!(null)))).then_some(())
+    });
     let sent = world.writes();
     assert!((3..=12).contains(&sent), "{sent}");
     for id in ids.iter().skip(3) {

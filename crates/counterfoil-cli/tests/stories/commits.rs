@@ -41,10 +41,8 @@ impl Sweep {
             ("COUNTERFOIL_FAILPOINT_HITS", hits.to_str().unwrap()),
         ];
         let mut server = self.world.try_serve_with(&variables);
-        let answer = server
-            .is_ready()
-            .then(|| self.api(&server).try_put(id, &order(id, 5_000)).ok())
-            .flatten();
+        let answer =
+            server.is_ready().then(|| self.api(&server).try_put(id, &order(id, 5_000)).ok()).flatten();
         if !hits.exists() {
             assert!(server.ended().is_none(), "{}", server.log());
             return None;
@@ -79,7 +77,12 @@ impl Sweep {
         drop(server);
     }
 
-    fn run(&self, point: &str, action: &str, judge_answer: impl Fn(&str, Option<crate::support::Answer>, usize)) {
+    fn run(
+        &self,
+        point: &str,
+        action: &str,
+        judge_answer: impl Fn(&str, Option<crate::support::Answer>, usize),
+    ) {
         let mut failed = 0;
         for nth in 1..MANY {
             let id = format!("{point}-{action}-{nth}");
@@ -102,7 +105,10 @@ fn honest(id: &str, answer: Option<crate::support::Answer>, effects: usize) {
     match answer.status {
         503 => {
             let sent = answer.text("/sent");
-            assert!(sent == "maybe" || (sent == "no" && effects == 0), "{id}: sent is {sent}, {effects} effects");
+            assert!(
+                sent == "maybe" || (sent == "no" && effects == 0),
+                "{id}: sent is {sent}, {effects} effects"
+            );
             assert_eq!(answer.problem(), "store-unavailable", "{id}: {}", answer.json());
         }
         200 => assert_eq!((answer.state().as_str(), effects), ("succeeded", 1), "{id}"),

@@ -154,7 +154,12 @@ impl Run {
                 self.proxy.reopen().unwrap();
                 let call = self.call(&api);
                 eventually("a part of the request", || {
-                    self.proxy.traffic().iter().skip(before).any(|traffic| traffic.request_bytes == bytes).then_some(())
+                    self.proxy
+                        .traffic()
+                        .iter()
+                        .skip(before)
+                        .any(|traffic| traffic.request_bytes == bytes)
+                        .then_some(())
                 });
                 server.kill9();
                 assert_eq!(call.join().unwrap(), None);

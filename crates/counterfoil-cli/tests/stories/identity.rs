@@ -87,7 +87,10 @@ fn c26_duplicate_names_are_refused_before_anything_is_stored() {
     ];
     for arguments in bad {
         let refused = agent.put_text("a", &body(arguments)).expect(400);
-        assert!(["invalid-arguments", "invalid-request"].contains(&refused.problem().as_str()), "{arguments}");
+        assert!(
+            ["invalid-arguments", "invalid-request"].contains(&refused.problem().as_str()),
+            "{arguments}"
+        );
         assert_eq!(refused.text("/sent"), "no");
     }
     // Duplicates outside the arguments are not better.
@@ -135,7 +138,11 @@ fn c28_two_accounts_do_not_see_each_other() {
         let not_his = bakery.call(method, &format!("/v1/operations/a{end}"), sent);
         let not_there = bakery.call(method, &format!("/v1/operations/{nothing}{end}"), sent);
         not_his.clone().refused(404, "unknown-operation");
-        assert_eq!(not_his.text("/detail").replace('a', ""), not_there.text("/detail").replace('a', "").replace(nothing, ""), "{end}");
+        assert_eq!(
+            not_his.text("/detail").replace('a', ""),
+            not_there.text("/detail").replace('a', "").replace(nothing, ""),
+            "{end}"
+        );
         assert!(!String::from_utf8_lossy(&not_his.body).contains("po_"), "{end}");
     }
     assert_eq!(bakery.listed(), 0);
@@ -173,7 +180,10 @@ fn c29_ids_that_are_none_are_refused_with_a_hint() {
         assert!(!refused.text("/hint").is_empty());
         assert_eq!(refused.text("/sent"), "no");
         let shown = String::from_utf8_lossy(&refused.body).into_owned();
-        assert!(!shown.contains("4eC39Hq") && !shown.contains("4242424242424242"), "repeats a secret: {shown}");
+        assert!(
+            !shown.contains("4eC39Hq") && !shown.contains("4242424242424242"),
+            "repeats a secret: {shown}"
+        );
     }
     // No ID at all is no operation without a name.
     let none = agent.put("", &order("flour", 0));
@@ -233,10 +243,7 @@ fn c57_one_credential_for_two_accounts_means_two_keys() {
     assert_eq!(effects.len(), 2);
     assert!(effects[0].key.is_some() && effects[0].key != effects[1].key);
     // The key of the shared example: it never changes, or a repeat after an upgrade would be a second effect.
-    assert_eq!(
-        kitchen.get("approved-action-17").text("/attempts/0/key"),
-        "34709695c54c93bf67da7aa0502747ef"
-    );
+    assert_eq!(kitchen.get("approved-action-17").text("/attempts/0/key"), "34709695c54c93bf67da7aa0502747ef");
     let kitchens = kitchen.get("approved-action-17").reference();
     assert_ne!(kitchens, bakery.get("approved-action-17").reference());
 }

@@ -25,7 +25,8 @@ fn c39_after_its_retention_an_id_answers_410_and_never_runs() {
     let database = world.database();
     let mut purged = false;
     for _ in 0..40 {
-        let changed = json!({ "tool": "supplier.create_order", "arguments": { "other": 1 }, "execute": true });
+        let changed =
+            json!({ "tool": "supplier.create_order", "arguments": { "other": 1 }, "execute": true });
         for answer in [
             agent.put("a", &order("flour", 0)),
             agent.put("a", &changed),
@@ -133,7 +134,9 @@ fn a_token_revoked_by_another_process_is_refused_within_a_second() {
     world.run(&["token", "revoke", made["id"].as_str().unwrap()]).expect(0);
     pass(Duration::from_secs(1));
     for caller in [agent.clone(), agent.at(second.address)] {
-        for answer in [caller.put("a", &order("flour", 0)), caller.get("a"), caller.put("b", &order("sugar", 0))] {
+        for answer in
+            [caller.put("a", &order("flour", 0)), caller.get("a"), caller.put("b", &order("sugar", 0))]
+        {
             let answer = answer.refused(401, "unauthenticated");
             assert!(!String::from_utf8_lossy(&answer.body).contains(&done.reference()));
         }
@@ -154,7 +157,9 @@ fn a_token_does_only_what_its_roles_say() {
     }
     agent.put("a", &order("flour", 20_000)).expect(200);
     agent.decide("a", "approve", &json!({ "fingerprint": "v1:00" })).refused(403, "forbidden");
-    agent.call("POST", "/v1/tools/supplier.create_order/pause", &json!({ "note": "no" })).refused(403, "forbidden");
+    agent
+        .call("POST", "/v1/tools/supplier.create_order/pause", &json!({ "note": "no" }))
+        .refused(403, "forbidden");
     assert_eq!(auditor.get("a").expect(200).state(), "succeeded");
     assert_eq!(world.effects(), 1);
 }

@@ -42,8 +42,16 @@ fn c13_first_calls_from_several_processes() {
     let agent = world.agent(&servers[0]);
     let folder = world.folder.path();
     let prepare: Vec<&str> = vec![
-        "op", "prepare", "supplier.create_order", "--account", "kitchen", "--id", "a", "--arguments",
-        r#"{"quantity":10,"sku":"flour"}"#, "--json",
+        "op",
+        "prepare",
+        "supplier.create_order",
+        "--account",
+        "kitchen",
+        "--id",
+        "a",
+        "--arguments",
+        r#"{"quantity":10,"sku":"flour"}"#,
+        "--json",
     ];
     let (answers, commands) = std::thread::scope(|scope| {
         let calls: Vec<_> = (0..60)
@@ -123,7 +131,8 @@ fn c22_a_claim_and_its_deadline_are_one() {
     let database = world.database();
     let done = std::sync::atomic::AtomicBool::new(false);
     let claims = "SELECT body FROM counterfoil_operations WHERE stage = 'in_progress'";
-    let undated = "SELECT count(*) FROM counterfoil_operations WHERE stage = 'in_progress' AND due_at IS NULL";
+    let undated =
+        "SELECT count(*) FROM counterfoil_operations WHERE stage = 'in_progress' AND due_at IS NULL";
     let seen = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             let mut seen = 0;

@@ -121,7 +121,8 @@ fn c63_arguments_that_already_hold_the_reference_are_refused() {
     agent.put("a", &mine).refused(400, "invalid-arguments");
     assert_eq!((agent.listed(), world.writes()), (0, 0));
     // Elsewhere in the arguments the name is nobody's business.
-    let nested = r#"{"tool":"supplier.create_order","arguments":{"note":{"client_reference":"mine"}},"execute":true}"#;
+    let nested =
+        r#"{"tool":"supplier.create_order","arguments":{"note":{"client_reference":"mine"}},"execute":true}"#;
     let done = agent.put_text("b", nested).expect(200);
     let key = done.text("/attempts/0/key");
     assert_eq!(key.len(), 32, "{key}");

@@ -7,7 +7,7 @@ mod ledger;
 mod server;
 mod world;
 
-pub(crate) use cli::{Output, command, finish, spawn};
+pub(crate) use cli::{finish, spawn};
 pub(crate) use client::{Answer, Api};
 pub(crate) use config::{Setup, ToolText};
 pub(crate) use ledger::{column, count};

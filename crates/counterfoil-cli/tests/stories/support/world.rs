@@ -1,8 +1,8 @@
 //! Everything that one story needs, in a folder of its own.
 
-use std::cell::Cell;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 use sim::supplier::{Effect, Flavour, Supplier, SupplierOptions};
@@ -17,7 +17,7 @@ use super::{Api, eventually};
 pub(crate) struct World {
     pub(crate) folder: TempDir,
     pub(crate) supplier: Supplier,
-    started: Cell<u32>,
+    started: AtomicU32,
 }
 
 impl World {
@@ -38,7 +38,7 @@ impl World {
 
     pub(crate) fn with_supplier(options: SupplierOptions, setup: &Setup) -> Self {
         let supplier = Supplier::start(options).unwrap();
-        let world = Self { folder: TempDir::new().unwrap(), supplier, started: Cell::new(0) };
+        let world = Self { folder: TempDir::new().unwrap(), supplier, started: AtomicU32::new(0) };
         world.configure(setup);
         world
     }
@@ -82,8 +82,8 @@ impl World {
     }
 
     fn next_log(&self) -> PathBuf {
-        self.started.set(self.started.get() + 1);
-        self.folder.path().join(format!("server-{}.log", self.started.get()))
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        self.folder.path().join(format!("server-{number}.log"))
     }
 
     /// Runs a command and waits for it.
@@ -95,8 +95,7 @@ impl World {
     /// Makes a token, as an operator would.
     #[track_caller]
     pub(crate) fn token(&self, account: &str, principal: &str, roles: &[&str], more: &[&str]) -> Value {
-        let mut arguments =
-            vec!["token", "create", "--json", "--account", account, "--principal", principal];
+        let mut arguments = vec!["token", "create", "--json", "--account", account, "--principal", principal];
         for role in roles {
             arguments.extend(["--role", role]);
         }
