@@ -83,15 +83,14 @@ impl Sweep {
         action: &str,
         judge_answer: impl Fn(&str, Option<crate::support::Answer>, usize),
     ) {
-        let mut failed = 0;
         for nth in 1..MANY {
+            let failed = nth - 1;
             let id = format!("{point}-{action}-{nth}");
             let Some(answer) = self.fail(&id, point, nth, action) else {
                 assert!(failed >= 2, "only {failed} commits were there to fail");
                 self.world.verify();
                 return;
             };
-            failed += 1;
             judge_answer(&id, answer, self.world.effects_with(&id).len());
             self.judge(&id);
         }

@@ -176,7 +176,7 @@ impl Run {
         let server = self.world.serve();
         let api = self.api(&server);
         // It comes to rest by itself, or with the retry of a caller who never learned that it was stored.
-        if self.seed % 2 == 0 || api.get("victim").status == 404 {
+        if self.seed.is_multiple_of(2) || api.get("victim").status == 404 {
             api.put("victim", &order("victim", 0));
         } else {
             pass(Duration::from_millis(100));

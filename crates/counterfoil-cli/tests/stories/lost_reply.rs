@@ -25,7 +25,7 @@ fn c01_the_retry_gets_the_receipt_of_the_one_effect() {
     let effects = world.supplier.effects().unwrap();
     assert_eq!(effects.len(), 1);
     assert_eq!(effects[0].order, retry.reference());
-    assert_eq!(retry.at("/attempts/0/error").is_string(), true);
+    assert!(retry.at("/attempts/0/error").is_string());
     assert_eq!(retry.at("/attempts/0/marker"), "bytes_written");
     world.verify();
 }

@@ -64,7 +64,8 @@ fn c40_the_end_of_the_retention_races_with_retries_and_nothing_runs() {
     }
     std::thread::scope(|scope| {
         for id in &ids {
-            scope.spawn(|| {
+            let (world, agent) = (&world, &agent);
+            scope.spawn(move || {
                 let database = world.database();
                 let query = format!("SELECT count(*) FROM counterfoil_tombstones WHERE id = '{id}'");
                 eventually("the tombstone", || {

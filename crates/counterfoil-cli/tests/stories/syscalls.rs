@@ -26,8 +26,8 @@ fn sweep(keyed: bool) {
     };
     let world = World::new(flavour, &Setup::new().server("lease = \"1s\"").tool(tool.with_reference()));
     let token = world.token("kitchen", "app", &["agent"], &[])["token"].as_str().unwrap().to_owned();
-    let mut deaths = 0;
     for nth in 1..MANY {
+        let deaths = nth - 1;
         let id = format!("flour-{nth}");
         let mut server = world.try_serve_traced(&format!("fsync,fdatasync:signal=KILL:when={nth}"));
         if server.is_ready() {
@@ -53,7 +53,6 @@ fn sweep(keyed: bool) {
             println!("died at each of {deaths} flushes");
             return;
         }
-        deaths += 1;
     }
     panic!("more than {MANY} flushes");
 }

@@ -85,13 +85,6 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// `SIGTERM`, then waits for the end.
-    #[track_caller]
-    pub(crate) fn stop(&mut self) -> ExitStatus {
-        signal(self.id(), "TERM");
-        self.wait_ended()
-    }
-
     /// `SIGCONT`.
     pub(crate) fn thaw(&self) {
         signal(self.id(), "CONT");
