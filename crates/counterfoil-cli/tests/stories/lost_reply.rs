@@ -204,7 +204,7 @@ fn c11_a_refused_connection_sent_nothing() {
         .with_reference()
         .url(format!("{}/orders", proxy.url()))
         .budget("attempts = 50")
-        .budget("first_delay = \"300ms\"");
+        .budget("first_delay = \"250ms\"");
     world.configure(&Setup::new().tool(tool));
     let server = world.serve();
     let agent = world.agent(&server);
