@@ -1,8 +1,10 @@
 //! The product binary `counterfoil`, as a library so that its parts can be tested and documented: configuration,
 //! problems, command line.
 
+pub mod api;
 pub mod cli;
 pub mod config;
+pub mod demo;
 pub mod plan;
 pub mod problems;
 mod suggest;
