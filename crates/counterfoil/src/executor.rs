@@ -531,6 +531,7 @@ impl Sending {
                 id: self.id.clone(),
                 attempt: self.number,
                 fence: self.fence,
+                scope: self.scope.clone(),
                 worker: self.executor.inner.worker.clone(),
                 finding: finding.clone(),
                 random: ledger.random(),

@@ -164,7 +164,7 @@ fn c22_a_claim_and_its_deadline_are_one() {
 
 #[test]
 fn c22_a_lease_of_nothing_or_of_ages_is_refused() {
-    for lease in ["0s", "1ms", "999ms", "1h1s", "400d"] {
+    for lease in ["0s", "1ms", "999ms", "61m", "400d"] {
         let setup = Setup::forgetful().server(&format!("lease = \"{lease}\""));
         let world = World::new(Flavour::Forgetful, &setup);
         let checked = world.run(&["check"]);

@@ -52,7 +52,7 @@ impl Server {
     /// The address in the ready line.
     fn printed_address(&self) -> Option<SocketAddr> {
         let log = self.log();
-        let line = log.lines().find(|line| line.contains("listening"))?;
+        let line = log.lines().find(|line| line.contains("ready on"))?;
         let at = line.find("127.0.0.1:")?;
         let text: String =
             line[at..].chars().take_while(|c| c.is_ascii_digit() || matches!(c, '.' | ':')).collect();
