@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
+use counterfoil::{Clock as _, SystemClock};
 
 mod table;
 
@@ -52,10 +53,10 @@ impl Mutants {
             let text = mutant.apply(&root)?;
             let path = tree.join(mutant.file);
             std::fs::write(&path, text)?;
-            let began = std::time::SystemTime::now();
+            let clock = SystemClock::default();
             let verdict = judge(&tree, &root);
             std::fs::copy(root.join(mutant.file), &path)?;
-            let took = began.elapsed().unwrap_or_default().as_secs();
+            let took = clock.monotonic().as_secs();
             match verdict.with_context(|| mutant.name)? {
                 Verdict::Killed { by, how } => {
                     by_the_model += usize::from(by == "model");
