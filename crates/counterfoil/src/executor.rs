@@ -353,6 +353,45 @@ impl Executor {
         Ok(())
     }
 
+    /// Carries one operation on and no other, for a process that was started for its sake. Ends when
+    /// [`Executor::drain`] is called or the ledger fails for good.
+    pub async fn follow(&self, account: &Account, id: &OperationId) {
+        let ledger = &self.inner.ledger;
+        let mut again = Duration::ZERO;
+        while !self.inner.stopping.is_cancelled() {
+            if let Ok(pauses) = ledger.store().pauses().await {
+                self.inner.pauses.send_replace(Arc::new(pauses));
+            }
+            if ledger.store().poisoned() {
+                self.inner.failed.store(true, Ordering::SeqCst);
+                return;
+            }
+            let now = ledger.clock().monotonic();
+            if now >= again && self.due_now(account, id).await {
+                again = now + LEFT_ALONE;
+                if let Err(error) = self.carry(account, id).await {
+                    tracing::warn!(account = %account, operation = %id, code = error.code(), "not carried on");
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(POLL) => {}
+                () = self.inner.stopping.cancelled() => return,
+            }
+        }
+    }
+
+    /// Whether something may be due to an operation. An attempt that nobody seems to wait for is one whose lease may
+    /// have run out.
+    async fn due_now(&self, account: &Account, id: &OperationId) -> bool {
+        let ledger = &self.inner.ledger;
+        let Ok(snapshot) = ledger.store().snapshot(account, id, ledger.declared()).await else { return false };
+        match snapshot.view() {
+            Ok(view) if view.operation.state.is_final() => false,
+            Ok(view) => view.next.at.is_none_or(|at| at <= snapshot.now),
+            Err(_) => false,
+        }
+    }
+
     /// Carries one operation on, as far as it may go now.
     ///
     /// # Errors
