@@ -123,7 +123,8 @@ fn c06_with_a_key_accepted_has_a_next_step_and_still_is_no_receipt() {
     let accepted = agent.put("a", &order("flour", 600)).expect(202);
     let accepted =
         if accepted.state() == "unknown" { accepted } else { agent.until_state("a", &["unknown"]) };
-    assert_eq!((accepted.next(), accepted.outcomes()), ("reconcile".into(), vec!["pending".to_owned()]));
+    assert_eq!(accepted.next(), "reconcile");
+    assert!(accepted.outcomes().iter().all(|outcome| outcome == "pending"), "{}", accepted.json());
     assert!(accepted.at("/receipt").is_null());
     assert_eq!(world.effects(), 0);
 }

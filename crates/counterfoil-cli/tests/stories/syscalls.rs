@@ -1,10 +1,11 @@
 //! Death at the N-th flush of the disk, N until none is left: what no fail point of our own decides.
 
 use std::process::Command;
+use std::time::Duration;
 
 use sim::supplier::Flavour;
 
-use crate::support::{Api, Setup, ToolText, World, order};
+use crate::support::{Api, Setup, ToolText, World, order, pass};
 
 /// More flushes than one start and one order need in one thread.
 const MANY: u32 = 40;
@@ -30,9 +31,15 @@ fn sweep(keyed: bool) {
         let deaths = nth - 1;
         let id = format!("flour-{nth}");
         let mut server = world.try_serve_traced(&format!("fsync,fdatasync:signal=KILL:when={nth}"));
-        if server.is_ready() {
+        let answered = server.is_ready() && {
             let api = Api { address: server.address, token: token.clone() };
-            drop(api.try_put(&id, &order(&id, 5_000)));
+            api.try_put(&id, &order(&id, 5_000)).is_ok()
+        };
+        if answered {
+            // Flushes that follow the answer.
+            pass(Duration::from_millis(400));
+        } else {
+            server.wait_ended();
         }
         let died = server.ended().is_some();
         server.kill9();
