@@ -1,9 +1,10 @@
 //! How often and for how long: one retry layer with an end.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::json;
-use sim::supplier::{Fault, Flavour, RandomFaults, SeenRequest, SupplierOptions, Target};
+use serde_json::{Value, json};
+use sim::supplier::{Fault, Flavour, RandomFaults, SupplierOptions, Target};
 
 use crate::support::{Answer, Setup, ToolText, World, eventually, order, pass};
 
@@ -13,11 +14,6 @@ fn always(flavour: Flavour, fault: Fault) -> SupplierOptions {
     options.random =
         Some(RandomFaults { seed: 1, per_mille: 1_000, target: Target::Writes, menu: vec![fault] });
     options
-}
-
-/// Whether that is the request's order; a key may hold the same letters.
-fn in_body(request: &SeenRequest, label: &str) -> bool {
-    String::from_utf8_lossy(&request.body).contains(label)
 }
 
 #[test]
@@ -70,37 +66,48 @@ fn c36_elapsed_time_ends_it_as_well() {
 }
 
 #[test]
-fn c36_delays_are_spread() {
+fn c36_delays_are_spread_over_a_thousand_operations() {
+    const OPERATIONS: usize = 1_000;
+    const CALLERS: usize = 10;
     let tool = ToolText::keyed("supplier.create_order")
         .with_reference()
         .budget("attempts = 2")
-        .budget("first_delay = \"2s\"")
-        .budget("max_delay = \"2s\"");
+        .budget("first_delay = \"4s\"")
+        .budget("max_delay = \"4s\"");
     let setup = Setup::new().tool(tool);
     let world = World::with_supplier(always(Flavour::dedupe(), Fault::Status(429)), &setup);
     let server = world.serve();
     let agent = world.agent(&server);
-    let ids: Vec<String> = (0..80).map(|number| format!("a{number:03}")).collect();
-    for id in &ids {
-        agent.put(id, &order(id, 0)).expect(202);
-    }
+    let ids: Vec<String> = (0..OPERATIONS).map(|number| format!("order-{number:04}")).collect();
+    std::thread::scope(|scope| {
+        for part in ids.chunks(OPERATIONS / CALLERS) {
+            let agent = agent.clone();
+            scope.spawn(move || {
+                for id in part {
+                    agent.put(id, &order(id, 0)).expect(202);
+                }
+            });
+        }
+    });
     for id in &ids {
         assert_eq!(agent.until_quiet(id).text("/rejection/code"), "budget_exhausted");
     }
-    let requests = world.supplier.requests();
-    let mut gaps: Vec<Duration> = ids
-        .iter()
-        .map(|id| {
-            let at: Vec<Duration> =
-                requests.iter().filter(|request| in_body(request, id)).map(|request| request.at).collect();
-            assert_eq!(at.len(), 2, "{id}");
-            at[1] - at[0]
-        })
-        .collect();
-    gaps.sort_unstable();
-    // Full jitter over two seconds: eighty draws that all fell into one half would be no jitter (2^-79).
-    let (first, last) = (gaps[0], gaps[gaps.len() - 1]);
-    assert!(last - first > Duration::from_millis(700), "no jitter visible: {gaps:?}");
+    let mut times: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
+    for request in world.supplier.requests() {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        times.entry(body["sku"].as_str().unwrap().to_owned()).or_default().push(request.at);
+    }
+    assert_eq!(times.len(), OPERATIONS);
+    let mut quarters = [0_usize; 4];
+    for (id, at) in &times {
+        assert_eq!(at.len(), 2, "{id}");
+        let gap = (at[1] - at[0]).as_millis();
+        quarters[usize::try_from(gap / 1_000).unwrap().min(3)] += 1;
+    }
+    // Full jitter over four seconds: a quarter of the operations in each. A busy machine makes delays longer, so the
+    // last holds what came late; one delay for all would leave the others empty.
+    println!("delays by second: {quarters:?}");
+    assert!(quarters.iter().all(|share| *share > OPERATIONS / 20), "no jitter visible: {quarters:?}");
     assert_eq!(world.effects(), 0);
 }
 

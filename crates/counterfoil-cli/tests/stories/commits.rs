@@ -83,14 +83,18 @@ impl Sweep {
         action: &str,
         judge_answer: impl Fn(&str, Option<crate::support::Answer>, usize),
     ) {
+        let mut told = 0;
         for nth in 1..MANY {
             let failed = nth - 1;
             let id = format!("{point}-{action}-{nth}");
             let Some(answer) = self.fail(&id, point, nth, action) else {
                 assert!(failed >= 2, "only {failed} commits were there to fail");
+                // A process that fails in order tells its callers first; one that dies cannot.
+                assert_eq!(told > 0, action != "abort", "{told} callers were told");
                 self.world.verify();
                 return;
             };
+            told += u32::from(answer.as_ref().is_some_and(|answer| answer.status == 503));
             judge_answer(&id, answer, self.world.effects_with(&id).len());
             self.judge(&id);
         }
