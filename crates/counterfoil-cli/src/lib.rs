@@ -4,6 +4,7 @@
 pub mod api;
 pub mod cli;
 pub mod config;
+pub mod demo;
 pub mod plan;
 pub mod problems;
 mod suggest;

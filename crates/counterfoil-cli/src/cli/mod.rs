@@ -52,6 +52,9 @@ pub struct Cli {
 pub enum Command {
     /// Show a lost reply that ends with one order and one receipt.
     Demo(demo::DemoArgs),
+    /// Be a supplier of the demo.
+    #[command(hide = true)]
+    DemoSupplier(demo::DemoSupplierArgs),
     /// Write a commented configuration with one tool.
     Init(init::InitArgs),
     /// Run the server.
@@ -92,7 +95,8 @@ pub fn main() -> ExitCode {
             return if error.exit_code() == 0 && !failed { Exit::Done.into() } else { Exit::Usage.into() };
         }
     };
-    let (mut stdout, mut stderr) = (io::stdout().lock(), io::stderr());
+    // Not locked: what runs on threads of its own (the demo's story) writes to stdout as well.
+    let (mut stdout, mut stderr) = (io::stdout(), io::stderr());
     let output = Output::new(&mut stdout, &mut stderr, cli.globals.json, cli.globals.quiet);
     let mut context = Context::new(cli.globals, crate::config::Overrides::from_process(), output);
     let ended = run(&cli.command, &mut context)
@@ -116,6 +120,7 @@ pub fn main() -> ExitCode {
 pub fn run(command: &Command, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         Command::Demo(args) => demo::run(args, context),
+        Command::DemoSupplier(args) => demo::run_supplier(args),
         Command::Init(args) => init::run(args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Check(args) => check::run(args, context),

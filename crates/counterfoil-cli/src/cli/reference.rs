@@ -26,7 +26,7 @@ fn describe(command: &Command, path: &str, text: &mut String) {
     let mut command = command.clone();
     if path != ROOT {
         command = command.mut_args(|argument| {
-            let hide = argument.is_global_set();
+            let hide = argument.is_global_set() || argument.is_hide_set();
             argument.hide(hide)
         });
     }
@@ -34,7 +34,8 @@ fn describe(command: &Command, path: &str, text: &mut String) {
     let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
     // Writing into a string cannot fail.
     let _ = write!(text, "\n## {path}\n\n```text\n{}\n```\n", lines.join("\n").trim_end());
-    for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+    for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help" && !inner.is_hide_set())
+    {
         describe(inner, &format!("{path} {}", inner.get_name()), text);
     }
 }

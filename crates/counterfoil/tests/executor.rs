@@ -1,0 +1,128 @@
+//! The embedded executor against a real supplier over HTTP: what counts is the number of effects there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use counterfoil::caller::{Caller, Roles};
+use counterfoil::executor::Executor;
+use counterfoil::http::HttpDestination;
+use counterfoil::ledger::{LedgerOptions, NewOperation};
+use counterfoil::operation::ReceiptSource;
+use counterfoil::policy::{BodyKind, Carrier, HttpDeclaration, QueryMode, Tool};
+use counterfoil::recovery::{KeyFacts, NoneFacts, Place, Recovery, StoredErrors};
+use counterfoil::snapshot::View;
+use counterfoil::{Arguments, KeyFormat, Ledger, OperationId, SystemClock, ToolName, WorkerName};
+use sim::supplier::{Fault, Flavour, Supplier, SupplierOptions};
+
+struct World {
+    _folder: tempfile::TempDir,
+    supplier: Supplier,
+    executor: Executor,
+    caller: Caller,
+}
+
+fn with_key() -> Recovery {
+    Recovery::IdempotencyKey(KeyFacts {
+        key: Place::Header("Idempotency-Key".to_owned()),
+        key_format: KeyFormat::Hex32,
+        key_max_len: None,
+        retention: Duration::from_secs(24 * 60 * 60),
+        request_lifetime: Duration::from_secs(15 * 60),
+        stored_errors: StoredErrors::All,
+        rolls_back: false,
+        skew: Duration::from_secs(60),
+        lookup: None,
+        lookup_for: Duration::from_secs(24 * 60 * 60),
+    })
+}
+
+impl World {
+    async fn new(flavour: Flavour, recovery: Recovery) -> Self {
+        let supplier = Supplier::start(SupplierOptions::new(flavour)).unwrap();
+        let http = HttpDeclaration {
+            method: "POST".to_owned(),
+            url: format!("{}/orders", supplier.url()),
+            body: BodyKind::Json,
+            path_only: Vec::new(),
+            headers: Default::default(),
+            query: QueryMode::Refuse,
+            scope: Some("supplier-account".to_owned()),
+            destination: None,
+            bucket: None,
+            timeout: Duration::from_millis(500),
+            linger: Duration::from_millis(500),
+            receipt_reference: Some("/id".parse().unwrap()),
+            allow_private: false,
+        };
+        let name = ToolName::parse("supplier.create_order").unwrap();
+        let mut tool = Tool::new(name, Carrier::Http(Box::new(http)), recovery);
+        tool.budget.first_delay = Duration::from_millis(20);
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Ledger::open(folder.path().join("ledger.db"), vec![tool], LedgerOptions::default())
+            .await
+            .unwrap();
+        let secret = ledger.store().ledger_secret();
+        let destination = HttpDestination::new(Arc::new(SystemClock::default()), secret).unwrap();
+        let worker = WorkerName::parse("node-1").unwrap();
+        let executor = Executor::new(ledger, Arc::new(destination), worker);
+        let carrying = executor.clone();
+        tokio::spawn(async move { carrying.carry_on().await });
+        let caller = Caller {
+            account: "kitchen".parse().unwrap(),
+            principal: "planner".parse().unwrap(),
+            roles: Roles { agent: true, ..Roles::default() },
+            tools: Vec::new(),
+        };
+        Self { _folder: folder, supplier, executor, caller }
+    }
+
+    async fn put(&self, id: &str) -> View {
+        let id = OperationId::parse(id).unwrap();
+        let arguments = Arguments::parse(br#"{"sku":"flour-25kg","quantity":10}"#).unwrap();
+        let tool = ToolName::parse("supplier.create_order").unwrap();
+        let new = NewOperation { execute: true, ..NewOperation::new(id.clone(), tool, arguments) };
+        self.executor.prepare(&self.caller, new).await.unwrap();
+        self.executor.ledger().wait(&self.caller, &id, Duration::from_secs(20), None).await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_is_recovered_under_the_same_key() {
+    let world = World::new(Flavour::dedupe(), with_key()).await;
+    world.supplier.fault(Fault::ReplyDropped).unwrap();
+    let first = world.put("approved-action-17").await;
+    assert_eq!(first.operation.state.label(), "succeeded", "{:?}", first.next);
+    assert_eq!(first.operation.attempts.len(), 2);
+    let again = world.put("approved-action-17").await;
+    assert_eq!(again.operation.state.receipt(), first.operation.state.receipt());
+    assert_eq!(world.supplier.effect_count().unwrap(), 1);
+    assert_eq!(world.supplier.request_count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_that_nobody_can_settle_is_held_and_never_sent_again() {
+    let world = World::new(Flavour::Forgetful, Recovery::None(NoneFacts::default())).await;
+    world.supplier.fault(Fault::ReplyDropped).unwrap();
+    for _ in 0..4 {
+        let view = world.put("approved-action-17").await;
+        assert_eq!(view.operation.state.label(), "unknown");
+        assert_eq!(view.next.action.label(), "review");
+    }
+    assert_eq!(world.supplier.effect_count().unwrap(), 1);
+    assert_eq!(world.supplier.request_count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_after_the_timeout_is_recorded_as_late_proof() {
+    let world = World::new(Flavour::Forgetful, Recovery::None(NoneFacts::default())).await;
+    world.supplier.fault(Fault::SlowReply(Duration::from_millis(700))).unwrap();
+    let told = world.put("approved-action-17").await;
+    assert_eq!((told.operation.state.label(), told.held()), ("unknown", false));
+    let id = OperationId::parse("approved-action-17").unwrap();
+    let ledger = world.executor.ledger();
+    let since = Some(told.operation.version);
+    let later = ledger.wait(&world.caller, &id, Duration::from_secs(20), since).await.unwrap();
+    let receipt = later.operation.state.receipt().unwrap();
+    assert_eq!(receipt.source, ReceiptSource::LateReport);
+    assert_eq!(world.supplier.effect_count().unwrap(), 1);
+}
