@@ -414,3 +414,32 @@ async fn probes_metrics_and_pages_need_no_token_here() {
     assert_eq!(reply.status, 401);
     house.drain();
 }
+
+/// Whatever the description names is served, and every reference in it leads somewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_description_and_the_routes_agree() {
+    let house = House::build().await;
+    let document = house.get("", "/openapi.json").await.value();
+    let mut calls = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let path = path.replace("{id}", "a").replace("{name}", "mail.send").replace("{slug}", "forbidden");
+            let reply = house.call("", &method.to_uppercase(), &path, &Value::Null).await;
+            let expected = if operation.get("security").is_some() { 401 } else { 200 };
+            assert_eq!(reply.status, expected, "{method} {path}");
+            calls += 1;
+        }
+        for method in ["PUT", "GET", "POST"] {
+            let described = item.get(method.to_lowercase()).is_some();
+            let path = path.replace(['{', '}'], "");
+            let reply = house.call("", method, &path, &Value::Null).await;
+            assert_eq!(reply.status == 405, !described, "{method} {path}");
+        }
+    }
+    assert_eq!(calls, 19);
+    let text = document.to_string();
+    for reference in text.split("\"$ref\":\"#/components/schemas/").skip(1) {
+        let name = reference.split('"').next().unwrap();
+        assert!(document["components"]["schemas"].get(name).is_some(), "{name}");
+    }
+}
