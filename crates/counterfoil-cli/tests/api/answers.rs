@@ -423,7 +423,8 @@ async fn the_description_and_the_routes_agree() {
     let mut calls = 0;
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
-            let path = path.replace("{id}", "a").replace("{name}", "mail.send").replace("{slug}", "forbidden");
+            let path =
+                path.replace("{id}", "a").replace("{name}", "mail.send").replace("{slug}", "forbidden");
             let reply = house.call("", &method.to_uppercase(), &path, &Value::Null).await;
             let expected = if operation.get("security").is_some() { 401 } else { 200 };
             assert_eq!(reply.status, expected, "{method} {path}");

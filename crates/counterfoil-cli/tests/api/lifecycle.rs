@@ -1,13 +1,16 @@
 //! Callers that hang up, many callers at once, a server that ends, streams.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use counterfoil::faults::{Action, Fault as Failure, Faults};
+use counterfoil::ledger::LedgerOptions;
 use serde_json::{Value, json};
 use sim::supplier::{Fault, Point};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::support::{House, order, with};
+use super::support::{House, order, refused, with};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_hangs_up_changes_nothing() {
@@ -157,5 +160,31 @@ async fn many_waiters_hold_nothing_up() {
     for mut stream in waiters {
         let reply = sim::wire::read_reply(&mut stream).await.unwrap();
         assert_eq!((reply.status, &reply.value()["state"]), (200, &json!("rejected")));
+    }
+}
+
+/// An error at the commit leaves open whether it is durable: nobody is told that nothing was sent, and nothing is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_in_doubt_is_answered_with_maybe() {
+    for (failure, status, sent) in
+        [(Failure::IoLate, "store-unavailable", "maybe"), (Failure::Full, "store-full", "no")]
+    {
+        let faults = Arc::new(Faults::default());
+        let mut options = LedgerOptions::default();
+        options.store.faults = faults.clone();
+        let house = House::with_options(options).await;
+        let token = house.token("kitchen", "planner", &["agent"]).await;
+        faults.arm("commit", 1, 1, Action::Fail(failure));
+        let body = with(order(1), json!({ "execute": true }));
+        let answer = house.call(&token, "PUT", "/v1/operations/one", &body).await;
+        assert_eq!(refused(&answer), (503, status.to_owned()));
+        assert_eq!((&answer.value()["sent"], answer.header("retry-after")), (&json!(sent), Some("1")));
+        assert!(!answer.value().to_string().contains("ledger.db"), "no paths");
+        let ready = house.get("", "/readyz").await.status;
+        assert_eq!(ready, if failure == Failure::IoLate { 503 } else { 200 });
+        if failure == Failure::Full {
+            assert_eq!(house.call(&token, "PUT", "/v1/operations/one", &body).await.status, 200);
+        }
+        assert_eq!(house.supplier.request_count(), u64::from(failure == Failure::Full));
     }
 }
