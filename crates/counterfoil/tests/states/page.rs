@@ -95,7 +95,8 @@ fn outcome(case: &Case) -> String {
     text
 }
 
-type Condition = (&'static str, &'static str, fn(&Case) -> bool);
+type Holds = fn(&Case) -> bool;
+type Condition = (&'static str, &'static str, Holds);
 
 /// What the machine tells apart: in words, if it holds and if it does not.
 const CONDITIONS: [Condition; 9] = [
@@ -155,7 +156,7 @@ fn cell(cases: &[&Case]) -> String {
 
 /// The shortest conjunction that holds exactly where the outcome is `wanted`.
 fn condition(cases: &[&Case], wanted: &str) -> Option<String> {
-    let literals: Vec<(&str, bool, fn(&Case) -> bool)> =
+    let literals: Vec<(&str, bool, Holds)> =
         CONDITIONS.iter().flat_map(|(yes, no, holds)| [(*yes, true, *holds), (*no, false, *holds)]).collect();
     let fits = |chosen: &[usize]| {
         cases.iter().all(|case| {
