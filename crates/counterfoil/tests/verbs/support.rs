@@ -218,9 +218,11 @@ impl Kitchen {
         fence: FencingToken,
         finding: Finding,
     ) -> Result<ReportReply, Refusal> {
+        let scope = self.row(operation).attempts[attempt as usize - 1].scope.clone();
         let verb = Report {
             account: account(),
             id: id(operation),
+            scope,
             attempt,
             fence,
             worker: WorkerName::parse("node-1").unwrap(),
