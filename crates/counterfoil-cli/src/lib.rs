@@ -1,6 +1,7 @@
 //! The product binary `counterfoil`, as a library so that its parts can be tested and documented: configuration,
 //! problems, command line.
 
+pub mod api;
 pub mod cli;
 pub mod config;
 pub mod demo;

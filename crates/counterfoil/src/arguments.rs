@@ -75,6 +75,22 @@ impl Arguments {
         Ok(Self { text: text.into() })
     }
 
+    /// Takes arguments out of a larger text that was read already, exactly as written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Arguments::parse`]; what the reader refuses was refused before.
+    pub fn of_node(node: &Node<'_>) -> Result<Self, ArgumentsError> {
+        if node.raw().len() > Self::MAX_BYTES {
+            return Err(ArgumentsError::TooLarge { limit: Self::MAX_BYTES });
+        }
+        node.members().ok_or(ArgumentsError::NotAnObject)?;
+        if node.depth() > Self::MAX_DEPTH {
+            return Err(ArgumentsError::Invalid { reason: JsonReason::TooDeep, offset: node.span().start });
+        }
+        Ok(Self { text: node.raw().into() })
+    }
+
     /// Takes a text that [`Arguments::parse`] accepted before, from the ledger.
     ///
     /// A text that was damaged since is carried along and equals no other action: see

@@ -22,7 +22,7 @@ use crate::policy::{Carrier, Tool};
 use crate::snapshot::View;
 use crate::store::{Due, Pause};
 use crate::time::Timestamp;
-use crate::verbs::{Begun, PrepareReply, Renew, Report, Start, StartReply, Tick};
+use crate::verbs::{Begun, Prepare, PrepareReply, Renew, Report, Start, StartReply, Tick};
 
 /// How many operations are carried on at once by this process, beside those that callers started.
 const CARRIED_AT_ONCE: usize = 64;
@@ -75,27 +75,56 @@ impl Executor {
         &self.inner.ledger
     }
 
-    /// Prepares an operation and, where it is to run and may, starts it in the same commit.
+    /// Prepares an operation and, where it is to run and may, starts it in the same commit. A caller that stops listening
+    /// changes nothing.
     ///
     /// # Errors
     /// As [`Ledger::prepare`].
     pub async fn prepare(&self, caller: &Caller, new: NewOperation) -> Result<PrepareReply, Error> {
-        let ledger = &self.inner.ledger;
-        let mut verb = ledger.prepare_verb(caller, new, None, false);
+        let verb = self.inner.ledger.prepare_verb(caller, new, None, false);
         // What is stored answers first: a repeat learns what is known, not what this call lacks.
+        let fresh = match self.inner.ledger.read(&verb).await? {
+            Read::Answered(reply) => return Ok(reply),
+            Read::Known => false,
+            Read::New => true,
+        };
+        let made = if fresh { self.made_new(caller, &verb)? } else { None };
+        let executor = self.clone();
+        self.detached(async move { executor.commit_and_launch(verb, made).await }).await
+    }
+
+    /// Says what a prepare would do, and stores nothing.
+    ///
+    /// # Errors
+    /// As [`Executor::prepare`].
+    pub async fn dry_run(&self, caller: &Caller, new: NewOperation) -> Result<PrepareReply, Error> {
+        let ledger = &self.inner.ledger;
+        let verb = ledger.prepare_verb(caller, new, None, true);
         match ledger.read(&verb).await? {
             Read::Answered(reply) => return Ok(reply),
-            Read::Known => return ledger.store().commit(verb).await,
-            Read::New => {}
+            Read::Known => {}
+            Read::New => drop(self.made_new(caller, &verb)?),
         }
-        let declared = verb.declared.clone();
-        let made = match declared.get(&verb.tool) {
+        ledger.store().commit(verb).await
+    }
+
+    /// The request of an operation that is not stored yet.
+    fn made_new(&self, caller: &Caller, verb: &Prepare) -> Result<Option<(Made, u32)>, Refusal> {
+        match verb.declared.get(&verb.tool) {
             Some((version, tool)) if tool.http().is_some() && tool.serves(&caller.account) => {
                 let made = self.make(tool, &caller.account, &verb.id, 1, &verb.arguments);
-                Some((made.map_err(Refusal::InvalidArguments)?, version))
+                Ok(Some((made.map_err(Refusal::InvalidArguments)?, version)))
             }
-            Some(_) | None => None,
-        };
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    async fn commit_and_launch(
+        self,
+        mut verb: Prepare,
+        made: Option<(Made, u32)>,
+    ) -> Result<PrepareReply, Error> {
+        let ledger = &self.inner.ledger;
         verb.offer = made.as_ref().filter(|_| verb.execute).map(|(made, version)| self.offer(made, *version));
         let since = ledger.clock().monotonic();
         let reply = ledger.store().commit(verb).await?;
@@ -106,15 +135,46 @@ impl Executor {
     }
 
     /// Runs a prepared operation or joins its running attempt. It returns as soon as the attempt is on its way; wait
-    /// with [`Ledger::wait`].
+    /// with [`Ledger::wait`]. A caller that stops listening changes nothing.
     ///
     /// # Errors
     /// [`Refusal::ApprovalRequired`], [`Refusal::BlockedByOperation`], or as [`Ledger::find`].
     pub async fn execute(&self, caller: &Caller, id: &OperationId) -> Result<View, Error> {
-        let reply = self.start(Some(caller), &caller.account, id).await?;
+        let ledger = &self.inner.ledger;
+        let replay = Start {
+            caller: Some(caller.clone()),
+            account: caller.account.clone(),
+            id: id.clone(),
+            offer: None,
+            random: ledger.random(),
+            declared: ledger.declared(),
+        };
+        match ledger.read(&replay).await? {
+            Read::Answered(reply) => return Ok(reply.view),
+            Read::New => return Err(Refusal::UnknownOperation.into()),
+            Read::Known => {}
+        }
+        let (executor, caller, id) = (self.clone(), caller.clone(), id.clone());
+        let started = async move { executor.start(Some(&caller), &caller.account, &id).await };
+        let reply = self.detached(started).await?;
         match reply.begun {
             Begun::Blocked(blockers) => Err(Refusal::BlockedByOperation { blockers }.into()),
             Begun::Started(_) | Begun::NotNow | Begun::Rebuild => Ok(reply.view),
+        }
+    }
+
+    /// Runs `work` in a task of its own and waits for it: whoever stops waiting must not part a commit from the send
+    /// that follows it. [`Executor::drain`] waits for such tasks too.
+    ///
+    /// # Errors
+    /// As `work`; [`StoreError::Corrupt`] where it panicked, since what it wrote is then not known.
+    pub async fn detached<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        match self.inner.attempts.spawn(work).await {
+            Ok(done) => done,
+            Err(_) => Err(StoreError::Corrupt("a call ended early".to_owned()).into()),
         }
     }
 

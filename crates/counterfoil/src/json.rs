@@ -90,6 +90,16 @@ impl<'a> Node<'a> {
         self.start + self.raw.len()
     }
 
+    /// How deeply it nests: 0 for a scalar, 1 for an array or object of scalars.
+    pub fn depth(&self) -> usize {
+        let inner = match &self.content {
+            Content::Null | Content::Bool(_) | Content::Number(_) | Content::String(_) => return 0,
+            Content::Array(elements) => elements.iter().map(Node::depth).max(),
+            Content::Object(members) => members.iter().map(|member| member.value.depth()).max(),
+        };
+        inner.unwrap_or(0) + 1
+    }
+
     /// The members, if this is an object.
     pub fn members(&self) -> Option<&[Member<'a>]> {
         match &self.content {

@@ -1,11 +1,27 @@
 //! `counterfoil serve`
 
-use clap::Args;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::error::CommandError;
+use anyhow::anyhow;
+use clap::Args;
+use counterfoil::WorkerName;
+use counterfoil::executor::Executor;
+use counterfoil::http::HttpDestination;
+use counterfoil::ledger::{Ledger, LedgerOptions};
+use counterfoil::policy::Tool;
+use counterfoil::snapshot::PauseDraft;
+use counterfoil::store::MarkState;
+use counterfoil::store::sqlite::SqliteStore;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::error::{CommandError, Kind};
 use super::exit::Exit;
 use super::globals::Context;
-use super::not_wired::not_wired;
+use crate::api::App;
+use crate::api::listen::{self, Socket};
+use crate::config::{self, Config, Database, Overrides};
 
 /// Run the server
 ///
@@ -36,11 +52,238 @@ impl ServeArgs {
     }
 }
 
+/// How long calls that run may still take once the server ends. Callers that only wait are answered at once.
+const CALLS_END_WITHIN: Duration = Duration::from_secs(25);
+
+/// How long calls may take to learn that the ledger failed.
+const FAILURE_TOLD_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long an attempt may take to be recorded once its answer is there.
+const RECORDED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Receipts that are purged in one commit.
+const PURGED_AT_ONCE: u32 = 200;
+
 /// Runs the command.
 ///
 /// # Errors
 /// Where the configuration does not load, the ledger cannot be opened, or the address is taken.
 pub fn run(args: &ServeArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     args.put_over(context);
-    not_wired("serve")
+    let config = context.config()?;
+    log_to_stderr();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let ended = runtime.block_on(serve(&config, args.paused, context));
+    // Whatever still runs had its time; nothing of it can be recorded any more.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    ended
+}
+
+/// The log goes to stderr; `COUNTERFOIL_LOG` says what is in it (`warn` by default).
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("COUNTERFOIL_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Somebody may have set one up before, in a test.
+    let _ = log.try_init();
+}
+
+/// How the server came to its end.
+enum End {
+    /// It was asked to.
+    Asked,
+    /// The ledger failed for good.
+    Failed(CommandError),
+}
+
+async fn serve(config: &Config, paused: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut ends = Ends::new()?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let ledger = open(config).await?;
+    let store = ledger.store().clone();
+    warn_of_mark(store.mark_state(), context)?;
+    if paused {
+        let note = "started with --paused".to_owned();
+        store.pause(PauseDraft { tool: None, scope: None, by: "serve".to_owned(), note }).await?;
+    }
+    refuse_open_door(config, &ledger).await?;
+    let destination =
+        HttpDestination::new(ledger.clock().clone(), store.ledger_secret()).map_err(|error| {
+            CommandError::environment(
+                format!("TLS cannot be set up: {error}"),
+                "check the host's certificates",
+            )
+        })?;
+    // The name of this process's evidence chains is new for every process.
+    let worker = WorkerName::parse(store.writer())?;
+    let executor = Executor::new(ledger.clone(), Arc::new(destination), worker);
+    let app = App::new(executor.clone(), config.limits);
+    let socket = Socket::bind(&config.server.listen).await.map_err(|error| {
+        CommandError::environment(format!("cannot listen: {error}"), "choose another address with --listen")
+    })?;
+    let place = socket.place();
+    let stop = CancellationToken::new();
+    let carrying = tokio::spawn({
+        let executor = executor.clone();
+        async move { executor.carry_on().await }
+    });
+    let purging = tokio::spawn(purge(store.clone(), config.server.retention_interval));
+    let listening = tokio::spawn(listen::serve(socket, app.clone(), stop.clone(), CALLS_END_WITHIN));
+    context.out.line(format!("ready on {place}"))?;
+    context.out.flush()?;
+
+    let end = wait_for_end(&mut ends, &mut hang_up, &ledger, config, context).await;
+    app.drain();
+    stop.cancel();
+    purging.abort();
+    match end {
+        End::Asked => {
+            let patience = patience(&ledger);
+            let drained = async {
+                joined(listening.await, "listener");
+                if !executor.drain(patience).await {
+                    tracing::warn!(attempts = executor.running(), "attempts were not recorded in time");
+                }
+                joined(carrying.await, "carrier");
+                store.close().await;
+            };
+            tokio::select! {
+                () = drained => Ok(Exit::Done),
+                // Attempts without a report count as sent: the next start follows them up.
+                () = ends.next() => Ok(Exit::Error),
+            }
+        }
+        End::Failed(error) => {
+            if tokio::time::timeout(FAILURE_TOLD_WITHIN, listening).await.is_err() {
+                tracing::warn!("not every call could be answered");
+            }
+            Err(error)
+        }
+    }
+}
+
+fn joined(ended: Result<(), tokio::task::JoinError>, what: &str) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "the {what} ended early");
+    }
+}
+
+async fn open(config: &Config) -> Result<Ledger, CommandError> {
+    let Database::Sqlite(path) = &config.server.database;
+    Ok(Ledger::open(path, tools(config), LedgerOptions::default()).await?)
+}
+
+fn tools(config: &Config) -> Vec<Tool> {
+    config.tools.values().map(|declared| declared.tool.clone()).collect()
+}
+
+fn warn_of_mark(mark: MarkState, context: &mut Context<'_>) -> Result<(), CommandError> {
+    match mark {
+        MarkState::Current => Ok(()),
+        MarkState::Missing => context.out.note(
+            "warning: the ledger's mark is missing; whether the ledger was restored from an older copy cannot be told",
+        ),
+        MarkState::Behind => context.out.note(
+            "warning: the ledger is older than its mark: it was restored from an older copy. Sends are paused, and IDs \
+             that it does not know may have been used. `counterfoil explain ledger-restored` says what to do",
+        ),
+    }
+}
+
+/// Off this host every caller needs a token; a server that nobody can use, or that was meant to be open, is refused.
+async fn refuse_open_door(config: &Config, ledger: &Ledger) -> Result<(), CommandError> {
+    if listen::is_local(&config.server.listen) {
+        return Ok(());
+    }
+    let now = ledger.store().now();
+    let tokens = ledger.store().tokens().await?;
+    let good = |end: Option<counterfoil::Timestamp>| end.is_none_or(|end| end > now);
+    if tokens.iter().any(|token| token.revoked_at.is_none() && good(token.expires_at)) {
+        return Ok(());
+    }
+    Err(CommandError::new(
+        Kind::Environment,
+        "the address can be reached from other hosts, and there is no token",
+        "create one with `counterfoil token create`, or listen on 127.0.0.1",
+    ))
+}
+
+/// Purges receipts whose retention is over. A failure is tried again at the next interval: from the end of retention on
+/// answers are the same, purged or not.
+async fn purge(store: SqliteStore, interval: Duration) {
+    loop {
+        tokio::time::sleep(interval).await;
+        loop {
+            match store.purge(PURGED_AT_ONCE).await {
+                Ok(purged) if purged >= u64::from(PURGED_AT_ONCE) => tokio::task::yield_now().await,
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::warn!(code = error.code(), "receipts were not purged");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// How long attempts on their way may take: until the slowest tool's answer is waited for no longer.
+fn patience(ledger: &Ledger) -> Duration {
+    let declared = ledger.declared().all();
+    let longest =
+        declared.iter().filter_map(|(_, tool)| tool.http()).map(|http| http.timeout + http.linger).max();
+    longest.unwrap_or_default() + RECORDED_WITHIN
+}
+
+async fn wait_for_end(
+    ends: &mut Ends,
+    hang_up: &mut Signal,
+    ledger: &Ledger,
+    config: &Config,
+    context: &mut Context<'_>,
+) -> End {
+    loop {
+        tokio::select! {
+            () = ends.next() => return End::Asked,
+            _ = hang_up.recv() => {
+                if let Err(error) = reload(ledger, config, &context.overrides).await
+                    && context.out.note(format!("{error:#}")).is_err()
+                {
+                    tracing::warn!("the report of a reload could not be written");
+                }
+            }
+            error = ledger.store().until_poisoned() => {
+                let failed = CommandError::from(error);
+                return End::Failed(failed.with_hint("start the server again: it opens the ledger anew"));
+            }
+        }
+    }
+}
+
+/// Reads the tools again, all or nothing. What concerns the server itself stays until it is started again.
+async fn reload(ledger: &Ledger, before: &Config, overrides: &Overrides) -> anyhow::Result<()> {
+    let config = config::load(&before.path, overrides).map_err(|report| {
+        anyhow!("the tools stay as they were: the configuration does not load\n{report}")
+    })?;
+    ledger.declare(tools(&config)).await.map_err(|error| anyhow!("the tools stay as they were: {error}"))?;
+    tracing::info!("the tools were read again");
+    Ok(())
+}
+
+/// The signals that end a server.
+struct Ends {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Ends {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
