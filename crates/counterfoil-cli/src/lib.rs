@@ -7,4 +7,5 @@ pub mod config;
 pub mod demo;
 pub mod plan;
 pub mod problems;
+pub mod secret;
 mod suggest;

@@ -4,6 +4,7 @@ pub mod audit;
 pub mod check;
 pub mod completions;
 pub mod config;
+pub mod database;
 pub mod demo;
 pub mod error;
 pub mod exit;

@@ -496,6 +496,14 @@ impl SqliteStore {
         self.fetch(move |connection| tokens::by_digest(connection, &digest)).await
     }
 
+    /// Every account that has operations, or tokens that were not revoked.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn accounts(&self) -> Result<Vec<Account>, StoreError> {
+        self.fetch(list::accounts).await
+    }
+
     /// Counts of one account or of all.
     ///
     /// # Errors
