@@ -1,5 +1,6 @@
 //! Chores of the repository: `cargo xtask CHORE`.
 
+mod mutants;
 mod tidy;
 
 use clap::{Parser, Subcommand};
@@ -15,10 +16,13 @@ struct Arguments {
 enum Chore {
     /// Checks licences, sources, file sizes and leftovers.
     Tidy,
+    /// Changes one line of the decision functions at a time and shows that the tests go red.
+    Mutants(mutants::Mutants),
 }
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().chore {
         Chore::Tidy => tidy::run(),
+        Chore::Mutants(chore) => chore.run(),
     }
 }

@@ -1,5 +1,12 @@
 //! The binary itself: what it prints where, and how it ends.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a helper that fails ends its test"
+)]
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -109,10 +109,14 @@ pub fn send_allowed(
     context: &Context<'_>,
     at: Timestamp,
 ) -> Result<(), HoldReason> {
-    let current = context.current.map(|(_, tool)| tool);
-    for declared in [Some(context.stored), current].into_iter().flatten() {
-        let until = declared.recovery.send_allowed_until(&operation.attempts);
-        if until.is_some_and(|until| at.plus(facts.send_window()) >= until) {
+    if let Some((_, current)) = context.current
+        && context.kind_changed()
+    {
+        let closed = [context.stored, current].into_iter().any(|tool| {
+            let until = tool.recovery.send_allowed_until(&operation.attempts);
+            until.is_some_and(|until| at.plus(facts.send_window()) >= until)
+        });
+        if closed {
             return Err(HoldReason::WindowClosed);
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use counterfoil::Pointer;
-use counterfoil::policy::{BodyKind, Bucket, HttpDeclaration, QueryMode};
+use counterfoil::policy::{BodyKind, Bucket, DEFAULT_LINGER, DEFAULT_TIMEOUT, HttpDeclaration, QueryMode};
 use counterfoil::recovery::Place;
 
 use super::file::{DestinationSection, HttpSection, QueryValue};
@@ -11,7 +11,6 @@ use super::read::{length, member, members, positive};
 use super::report::{Checks, NOT_IN_THIS_VERSION};
 use super::shape::At;
 use super::template::{Host, Part, Secret, Slot, UrlTemplate, header_secrets};
-use super::tool::{DEFAULT_LINGER, DEFAULT_TIMEOUT};
 use crate::suggest::nearest;
 
 /// A request as declared, with what later checks need of it.
@@ -157,6 +156,16 @@ pub(super) fn read_url(
     if url.host == Host::Private && !allow_private {
         let hint = "write allow_private = true in the section `http` if this address is meant";
         checks.error(text.span(), key, "a private, link-local or otherwise special address", hint);
+    }
+    if url.host == Host::Localhost && !allow_private {
+        let message =
+            "localhost is a name, and names that lead to this machine are refused when something is sent";
+        checks.error(
+            text.span(),
+            key,
+            message,
+            "write 127.0.0.1, or allow_private = true in the section `http`",
+        );
     }
     let local = matches!(url.host, Host::Loopback | Host::Localhost);
     if !url.secure && !local {

@@ -18,9 +18,11 @@ pub mod template;
 mod tool;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use counterfoil::ToolName;
+use counterfoil::policy::DEFAULT_LEASE;
 use serde::Deserialize as _;
 use toml::de::{DeTable, Deserializer};
 
@@ -34,9 +36,7 @@ use crate::suggest::nearest;
 pub use self::limits::Limits;
 pub use self::recovery::Assumption;
 pub use self::server::{Database, Listen, Server};
-pub use self::tool::{
-    DEFAULT_APPROVAL_EXPIRES, DEFAULT_LINGER, DEFAULT_RETENTION, DEFAULT_TIMEOUT, DeclaredTool,
-};
+pub use self::tool::DeclaredTool;
 
 /// The file that is read where none is named.
 pub const DEFAULT_PATH: &str = "counterfoil.toml";
@@ -57,12 +57,20 @@ pub struct Config {
 }
 
 /// What comes before the file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Overrides {
     /// The environment.
     pub variables: BTreeMap<String, String>,
     /// Flags that stand for a key: section, key, value, and the flag as the user writes it.
     pub flags: Vec<(&'static str, &'static str, String, &'static str)>,
+}
+
+impl fmt::Debug for Overrides {
+    /// Names only: the environment holds secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flags: Vec<&str> = self.flags.iter().map(|(.., flag)| *flag).collect();
+        f.debug_struct("Overrides").field("flags", &flags).finish_non_exhaustive()
+    }
 }
 
 impl Overrides {
@@ -189,7 +197,7 @@ fn check(
 ) -> Option<Config> {
     for place in file.not_built() {
         let what = place.path.last().map_or("", String::as_str);
-        let hint = format!("remove `{what}`: it would be ignored, and it is not refused later but now");
+        let hint = format!("remove `{what}`: what is not built is refused, never ignored");
         checks.error(place.span, &place.path.join("."), NOT_IN_THIS_VERSION, hint);
     }
     let server = server::read(file.server.as_ref().unwrap_or(&ServerSection::EMPTY), path, checks);
@@ -198,7 +206,7 @@ fn check(
     let destinations = file.destinations.as_ref().unwrap_or(&no_destinations);
     check_destinations(destinations, file, checks);
     let around = tool::Surroundings {
-        lease: server.as_ref().map_or(server::DEFAULT_LEASE, |server| server.lease),
+        lease: server.as_ref().map_or(DEFAULT_LEASE, |server| server.lease),
         destinations,
     };
     let mut tools = BTreeMap::new();

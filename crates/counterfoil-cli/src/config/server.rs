@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use counterfoil::policy::DEFAULT_LEASE;
+
 use super::duration::spell;
 use super::file::ServerSection;
 use super::read::length;
 use super::report::{Checks, NOT_IN_THIS_VERSION};
 use super::shape::At;
 
-/// The lease where none is declared.
-pub(super) const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 const DEFAULT_RETENTION_INTERVAL: Duration = Duration::from_secs(60);
 const DEFAULT_LISTEN: &str = "127.0.0.1:8787";
 const DEFAULT_DATABASE: &str = "counterfoil.db";

@@ -266,6 +266,7 @@ fn bad_files_are_refused_at_their_line_with_a_hint() {
         ),
         // The request.
         (with_url("http://a.example/o", KEYED), 5, "plain http", "https"),
+        (with_url("http://localhost:9/o", KEYED), 5, "localhost is a name", "127.0.0.1"),
         (with_url("https://10.0.0.1/o", KEYED), 5, "private, link-local", "allow_private"),
         (with_url("https://{/host}/o", KEYED), 5, "host is fixed", ""),
         (with_url("{/s}://a.example/o", KEYED), 5, "scheme is fixed", ""),
@@ -456,4 +457,28 @@ fn a_missing_file_says_how_to_make_one() {
     let folder = tempfile::tempdir().unwrap();
     let report = load(&folder.path().join("none.toml"), &Overrides::default()).unwrap_err();
     assert!(report.findings[0].hint.contains("counterfoil init"));
+}
+
+#[test]
+fn the_environment_is_not_printed() {
+    let variables = BTreeMap::from([("SUPPLIER_TOKEN".to_owned(), "canary".to_owned())]);
+    assert!(!format!("{:?}", Overrides { variables, flags: Vec::new() }).contains("canary"));
+}
+
+proptest::proptest! {
+    /// No damaged file panics, and each one that is refused says where and what to do.
+    #[test]
+    fn damaged_files_are_refused_in_order(at in 0_usize..4096, cut in 0_usize..40, put in "[\\[\\]{}\"=a-z0-9.\n\u{e9}]{0,6}") {
+        let mut bytes = EVERY_KEY.as_bytes().to_vec();
+        let from = at % bytes.len();
+        let to = (from + cut).min(bytes.len());
+        bytes.splice(from..to, put.bytes());
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Err(report) = read(&text) {
+            for finding in report.findings {
+                proptest::prop_assert!(!finding.hint.is_empty() && !finding.message.is_empty(), "{finding:?}");
+                proptest::prop_assert!(finding.line().is_some(), "{finding:?}");
+            }
+        }
+    }
 }

@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use counterfoil::policy::{ApprovalRule, BodyMatch, Budget, Carrier, Meaning, OutcomeRule, Tool};
+use counterfoil::http::check_declaration;
+use counterfoil::policy::{
+    ApprovalRule, BodyMatch, Budget, Carrier, DEFAULT_APPROVAL_EXPIRES, DEFAULT_RETENTION, Meaning,
+    OutcomeRule, Tool,
+};
 use counterfoil::recovery::Recovery;
 use counterfoil::{Account, KeyFormat, ToolName};
 
@@ -15,15 +19,6 @@ use super::recovery::{self, Assumption};
 use super::report::{Checks, NOT_IN_THIS_VERSION};
 use super::shape::At;
 use super::template::Secret;
-
-/// How long callers wait for an answer where nothing is declared.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long after that the answer is still read where nothing is declared.
-pub const DEFAULT_LINGER: Duration = Duration::from_secs(60);
-/// How long an approval is good for where nothing is declared.
-pub const DEFAULT_APPROVAL_EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long receipts are kept where nothing is declared.
-pub const DEFAULT_RETENTION: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 /// A tool as the file declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +105,9 @@ pub(super) fn read(
     check_retention(&tool, name, section, &key, checks);
     check_raw(&tool, section, &sub("recovery.key_format"), checks);
     check_conflict(&tool, section, &sub("outcomes"), checks);
+    if checks.errors() == errors {
+        check_with_sender(&tool, section, &sub("http"), checks);
+    }
     let (assumed, secrets) =
         (recovery?.assumed, request.map(|request: Request| request.secrets).unwrap_or_default());
     (checks.errors() == errors).then_some(DeclaredTool { tool, assumed, secrets })
@@ -299,5 +297,18 @@ fn check_conflict(tool: &Tool, section: &ToolSection, key: &str, checks: &mut Ch
         let at = section.recovery.as_ref().map_or(0..0, |recovery| recovery.get().kind.span());
         let message = "kind `unique_reference` needs a row for the conflict answer";
         checks.error(at, key, message, "as in: status = 409, means = \"duplicate_of_ours\"");
+    }
+}
+
+/// The sender has the last word on what it can send: a tool that loads is one that it takes.
+fn check_with_sender(tool: &Tool, section: &ToolSection, key: &str, checks: &mut Checks<'_>) {
+    let at = section.http.as_ref().map_or(0..0, At::span);
+    for problem in check_declaration(tool).into_iter().filter(|problem| !problem.is_warning()) {
+        checks.error(
+            at.clone(),
+            key,
+            problem.to_string(),
+            "correct the section `http`, or the place in `recovery`",
+        );
     }
 }

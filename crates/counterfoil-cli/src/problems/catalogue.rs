@@ -72,6 +72,14 @@ pub const CATALOGUE: &[Problem] = &[
         hint: "Correct what `detail` names and prepare again; nothing was stored under this ID.",
     },
     Problem {
+        slug: "invalid-cursor",
+        status: 400,
+        title: "The cursor is none of this list",
+        sent: Sent::No,
+        meaning: "The cursor was not given out by this list, or it was changed on the way.",
+        hint: "Begin again without a cursor, and hand back `next_cursor` exactly as it came.",
+    },
+    Problem {
         slug: "idempotency-key-required",
         status: 400,
         title: "This call needs an Idempotency-Key",

@@ -26,6 +26,7 @@ fn every_code_of_the_library_is_explained() {
         Refusal::InvalidArguments(String::new()),
         Refusal::Paused,
         Refusal::LedgerRestored,
+        Refusal::InvalidCursor,
     ];
     let errors = [
         StoreError::Unavailable(String::new()),
@@ -34,6 +35,7 @@ fn every_code_of_the_library_is_explained() {
         StoreError::Corrupt(String::new()),
         StoreError::Unusable(String::new()),
     ];
+    refusals.iter().for_each(is_in_the_list);
     for code in refusals.iter().map(Refusal::code).chain(errors.iter().map(StoreError::code)) {
         assert!(find(code).is_some(), "{code}");
     }
@@ -41,6 +43,31 @@ fn every_code_of_the_library_is_explained() {
         // A problem that claims `no` must never stand for an error that may have written something.
         let claims_no = find(error.code()).unwrap().sent == Sent::No;
         assert!(!claims_no || error.wrote_nothing(), "{error}");
+    }
+}
+
+/// Does not compile when the library gets another refusal: then it belongs into the list above.
+fn is_in_the_list(refusal: &Refusal) {
+    match refusal {
+        Refusal::UnknownOperation
+        | Refusal::ReceiptExpired { .. }
+        | Refusal::OperationIdReused { .. }
+        | Refusal::UnknownTool
+        | Refusal::ToolForbidden
+        | Refusal::RoleForbidden(_)
+        | Refusal::SamePrincipal
+        | Refusal::DistinctForbidden { .. }
+        | Refusal::ActionUnresolved { .. }
+        | Refusal::BlockedByOperation { .. }
+        | Refusal::ApprovalRequired
+        | Refusal::WrongState(_)
+        | Refusal::FingerprintMismatch
+        | Refusal::ChangedMeanwhile
+        | Refusal::StaleClaim
+        | Refusal::InvalidArguments(_)
+        | Refusal::Paused
+        | Refusal::LedgerRestored
+        | Refusal::InvalidCursor => {}
     }
 }
 

@@ -195,6 +195,34 @@ pub(crate) fn all() -> Vec<Configuration> {
             ..base("A own transaction", Recovery::Transaction)
         },
         Configuration {
+            refuses: Refuses::Loosely,
+            throttles: true,
+            gateway: true,
+            linger: true,
+            reaches: refused,
+            ..base("D nobody can tell", none(None))
+        },
+        Configuration {
+            person: true,
+            deadline: Some(LIFE),
+            reaches: refused,
+            ..base("D a person decides", none(Some(LIFE)))
+        },
+        Configuration {
+            late_retry: true,
+            refuses: Refuses::Loosely,
+            reaches: refused,
+            ..base("D callers that come back late", none(None))
+        },
+        Configuration {
+            operations: 2,
+            horizon: 4,
+            refuses: Refuses::Loosely,
+            throttles: true,
+            reaches: refused,
+            ..base("D two operations with one action", none(None))
+        },
+        Configuration {
             deadline: Some(LIFE),
             memory: Some(5),
             copies: 1,
@@ -305,34 +333,6 @@ pub(crate) fn all() -> Vec<Configuration> {
             horizon: 8,
             reaches: held,
             ..base("C3 incomplete look-up", look_up(false, Some(LIFE), 0, 0))
-        },
-        Configuration {
-            refuses: Refuses::Loosely,
-            throttles: true,
-            gateway: true,
-            linger: true,
-            reaches: refused,
-            ..base("D nobody can tell", none(None))
-        },
-        Configuration {
-            person: true,
-            deadline: Some(LIFE),
-            reaches: refused,
-            ..base("D a person decides", none(Some(LIFE)))
-        },
-        Configuration {
-            late_retry: true,
-            refuses: Refuses::Loosely,
-            reaches: refused,
-            ..base("D callers that come back late", none(None))
-        },
-        Configuration {
-            operations: 2,
-            horizon: 4,
-            refuses: Refuses::Loosely,
-            throttles: true,
-            reaches: refused,
-            ..base("D two operations with one action", none(None))
         },
     ]
 }

@@ -221,6 +221,18 @@ pub(super) fn connect(place: &Place, role: Role) -> Result<Connection, Failure> 
     Ok(connection)
 }
 
+/// Closes a connection. After a failure the write-ahead log stays as it is: moving it into the file would flush again,
+/// and a flush that failed once may claim anything the second time.
+pub(super) fn close(connection: Connection, failed: bool) {
+    let keep = rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+    if failed && let Err(error) = connection.set_db_config(keep, true) {
+        tracing::warn!(%error, "the write-ahead log may be moved although the ledger failed");
+    }
+    if let Err((_, error)) = connection.close() {
+        tracing::warn!(%error, "a connection could not be closed");
+    }
+}
+
 /// Looks a small file through before anything is answered from it; a large one is left to `audit verify`.
 pub(super) fn quick_check(connection: &Connection) -> Result<(), Failure> {
     const LARGEST: i64 = 16 * 1024 * 1024;

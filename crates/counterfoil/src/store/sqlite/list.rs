@@ -74,13 +74,7 @@ pub(super) fn operations(
     filter: &Filter,
 ) -> Result<Page<Operation>, Failure> {
     let limit = filter.limit.clamp(1, LARGEST_PAGE);
-    let mut query = Query {
-        sql: format!("SELECT {}, NULL FROM counterfoil_operations WHERE 1", row::COLUMNS),
-        values: Vec::new(),
-    };
-    conditions(&mut query, account, filter)?;
-    query.sql.push_str(" ORDER BY created_at DESC, account DESC, id DESC LIMIT ?");
-    query.values.push(Value::Integer(i64::from(limit) + 1));
+    let query = page(account, filter, limit)?;
     let mut statement = connection.prepare_cached(&query.sql)?;
     let mut rows = statement.query(params_from_iter(query.values))?;
     let mut items = Vec::new();
@@ -91,6 +85,22 @@ pub(super) fn operations(
     items.truncate(limit as usize);
     let next_cursor = items.last().filter(|_| more).map(|last| Cursor::after(last).print());
     Ok(Page { items, next_cursor })
+}
+
+/// The query for one page and one row more, which says whether there is another page.
+fn page(account: Option<&Account>, filter: &Filter, limit: u32) -> Result<Query, Failure> {
+    let mut query = Query {
+        sql: format!("SELECT {}, NULL FROM counterfoil_operations WHERE 1", row::COLUMNS),
+        values: Vec::new(),
+    };
+    conditions(&mut query, account, filter)?;
+    // Within one account its name orders nothing, and leaving it out lets an index give the order.
+    query.sql.push_str(match account {
+        Some(_) => " ORDER BY created_at DESC, id DESC LIMIT ?",
+        None => " ORDER BY created_at DESC, account DESC, id DESC LIMIT ?",
+    });
+    query.values.push(Value::Integer(i64::from(limit) + 1));
+    Ok(query)
 }
 
 fn conditions(query: &mut Query, account: Option<&Account>, filter: &Filter) -> Result<(), Failure> {
@@ -148,10 +158,16 @@ fn conditions(query: &mut Query, account: Option<&Account>, filter: &Filter) -> 
     }
     if let Some(cursor) = cursor {
         let cursor = Cursor::parse(cursor).ok_or(Refusal::InvalidCursor)?;
-        query.and(
-            "(created_at, account, id) < (?, ?, ?)",
-            [Value::Integer(cursor.created_at), Value::Text(cursor.account), Value::Text(cursor.id)],
-        );
+        match account {
+            Some(_) => query.and(
+                "(created_at, id) < (?, ?)",
+                [Value::Integer(cursor.created_at), Value::Text(cursor.id)],
+            ),
+            None => query.and(
+                "(created_at, account, id) < (?, ?, ?)",
+                [Value::Integer(cursor.created_at), Value::Text(cursor.account), Value::Text(cursor.id)],
+            ),
+        }
     }
     Ok(())
 }
@@ -291,6 +307,67 @@ mod tests {
         assert_eq!(Cursor::parse(&cursor.print()), Some(cursor));
         for bad in ["", "1", "1.61", "1.61.6", "1.61.62.63", "x.61.62", "1.61.ff"] {
             assert_eq!(Cursor::parse(bad), None, "{bad}");
+        }
+    }
+
+    fn plan(connection: &Connection, sql: &str) -> String {
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let count = statement.parameter_count();
+        let rows = statement
+            .query_map(params_from_iter(vec![Value::Null; count]), |row| row.get::<_, String>(3))
+            .unwrap();
+        rows.collect::<Result<Vec<_>, _>>().unwrap().join("; ")
+    }
+
+    #[test]
+    fn pages_of_an_account_come_from_an_index_in_its_order() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(&super::super::sql()).unwrap();
+        let account = Account::parse("kitchen").unwrap();
+        let cursor = Some(Cursor { created_at: 1, account: "kitchen".into(), id: "a".into() }.print());
+        for filter in [
+            Filter { cursor: cursor.clone(), ..Filter::default() },
+            Filter { held: Some(true), cursor: cursor.clone(), ..Filter::default() },
+            Filter { stage: Some(crate::guard::Stage::Unknown), cursor, ..Filter::default() },
+        ] {
+            let plan = plan(&connection, &page(Some(&account), &filter, 50).unwrap().sql);
+            assert!(plan.contains("USING INDEX") && plan.contains("created_at,id)<(?,?)"), "{plan}");
+            assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{plan}");
+        }
+        for (sql, index) in [
+            (
+                "SELECT id FROM counterfoil_operations WHERE account = ?1 AND tool = ?2 AND action = ?3 \
+                 AND unresolved = 1",
+                "counterfoil_operations_peers",
+            ),
+            (
+                "SELECT id FROM counterfoil_operations WHERE due_at IS NOT NULL AND due_at <= ?1 \
+                 ORDER BY due_at LIMIT 9",
+                "counterfoil_operations_due",
+            ),
+            (
+                "SELECT tool, stage, held, count(*) FROM counterfoil_operations WHERE account = ?1 \
+                 GROUP BY tool, stage, held",
+                "COVERING INDEX counterfoil_operations_census",
+            ),
+            (
+                "SELECT * FROM counterfoil_evidence WHERE account = ?1 AND position > ?2 \
+                 AND operation_id IS NOT NULL AND ?4 IS NULL ORDER BY position LIMIT ?3",
+                "counterfoil_evidence_account",
+            ),
+            (
+                "SELECT * FROM counterfoil_evidence WHERE account = ?1 AND position > ?2 AND operation_id = ?4 \
+                 ORDER BY position LIMIT ?3",
+                "counterfoil_evidence_operation",
+            ),
+            (
+                "SELECT seq, digest FROM counterfoil_evidence WHERE account = ?1 AND writer = ?2 \
+                 ORDER BY seq DESC LIMIT 1",
+                "sqlite_autoindex_counterfoil_evidence_1",
+            ),
+        ] {
+            let plan = plan(&connection, sql);
+            assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{plan}");
         }
     }
 

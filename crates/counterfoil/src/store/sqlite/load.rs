@@ -98,15 +98,16 @@ impl View<'_> {
             }
             None => None,
         };
+        let scope = needs.scope.or(stored.as_ref().and_then(|tool| tool.http()?.scope.as_deref()));
         let paused_for = match operation.and_then(|operation| Some((operation, operation.attempts.first()?)))
         {
             Some((operation, first)) => {
-                let scope = first.scope.as_deref().or(needs.scope);
+                let scope = first.scope.as_deref().or(scope);
                 pauses::paused_for(self.connection, &operation.tool, scope, first.started_at, now)?
             }
             None => Duration::ZERO,
         };
-        let paused = if self.pauses.iter().any(|pause| pause.covers(tool, needs.scope)) {
+        let paused = if self.pauses.iter().any(|pause| pause.covers(tool, scope)) {
             Some(PauseReason::Paused)
         } else if self.clocks.in_doubt(now, self.newest) {
             Some(PauseReason::Clock)

@@ -50,6 +50,14 @@ pub(super) struct MarkFile {
     lock: PathBuf,
 }
 
+impl Mark {
+    /// Whether the ledger still holds the row that the mark was made from.
+    pub(super) fn stands(&self, connection: &Connection) -> Result<bool, Failure> {
+        let found = digest_at(connection, self.position)?;
+        Ok(self.position == 0 || found.is_some_and(|digest| crate::hex::encode(&digest) == self.digest))
+    }
+}
+
 impl MarkFile {
     /// The files beside the ledger; `None` where it lies in memory.
     pub(super) fn beside(place: &Place) -> Option<Self> {
@@ -132,10 +140,5 @@ pub(super) fn compare(connection: &Connection, ledger: &str, found: &Found) -> R
         }
         Found::Mark(mark) => mark,
     };
-    if mark.position == 0 && mark.ledger == ledger {
-        return Ok(MarkState::Current);
-    }
-    let same = digest_at(connection, mark.position)?
-        .is_some_and(|digest| crate::hex::encode(&digest) == mark.digest);
-    Ok(if mark.ledger == ledger && same { MarkState::Current } else { MarkState::Behind })
+    Ok(if mark.ledger == ledger && mark.stands(connection)? { MarkState::Current } else { MarkState::Behind })
 }

@@ -12,6 +12,8 @@ mod file;
 mod list;
 mod load;
 mod mark;
+mod opening;
+mod options;
 mod pauses;
 mod policies;
 mod readers;
@@ -28,90 +30,31 @@ mod writer;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
-use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::error::{Error, StoreError};
-use crate::faults::Faults;
 use crate::id::{Account, OperationId, ToolName};
 use crate::operation::Operation;
 use crate::policy::Tool;
 use crate::snapshot::{Declarations, Needs, PauseDraft, Snapshot, Verb};
 use crate::store::{AuditReport, Census, Change, Due, EvidenceRow, Filter, MarkState, Page, Pause, Token};
-use crate::time::{Clock, SystemClock, Timestamp};
+use crate::time::Timestamp;
 
 pub use embedded::commit_in;
+pub use options::SqliteOptions;
 pub use schema::sql;
 pub use writer::CommitStats;
 
 use commit::Commit;
 use failure::Failure;
-use file::{Place, Role};
-use load::{Clocks, Head, View};
+use file::Place;
+use load::{Head, View};
 use mark::{Found, MarkFile};
-use readers::Readers;
 use shared::Shared;
 use threads::Threads;
-use writer::{Job, VerbJob, WriteJob, Writer};
-
-/// How a ledger is opened.
-#[derive(Clone)]
-pub struct SqliteOptions {
-    /// Where time comes from.
-    pub clock: Arc<dyn Clock>,
-    /// The name of this process's evidence chains: never used twice. Fresh by default.
-    pub writer: String,
-    /// How many threads read.
-    pub readers: usize,
-    /// How many calls may wait for the writer, and how many for the readers; a further one is refused at once.
-    pub queue: usize,
-    /// How many calls share one commit at the most.
-    pub batch: usize,
-    /// Whether the high-water mark is kept beside the file. Without it a restored ledger is not noticed.
-    pub mark: bool,
-    /// How far clocks may disagree before sends pause.
-    pub skew: Duration,
-    /// Fail points. Empty, and without effect, outside of tests.
-    pub faults: Arc<Faults>,
-}
-
-impl std::fmt::Debug for SqliteOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SqliteOptions")
-            .field("writer", &self.writer)
-            .field("readers", &self.readers)
-            .field("queue", &self.queue)
-            .field("batch", &self.batch)
-            .field("mark", &self.mark)
-            .field("skew", &self.skew)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Default for SqliteOptions {
-    fn default() -> Self {
-        Self::new(Arc::new(SystemClock::default()))
-    }
-}
-
-impl SqliteOptions {
-    /// The usual settings, with time from `clock`.
-    #[must_use]
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            clock,
-            writer: uuid::Uuid::now_v7().to_string(),
-            readers: 2,
-            queue: 4_096,
-            batch: 256,
-            mark: true,
-            skew: crate::recovery::DEFAULT_SKEW,
-            faults: Arc::new(Faults::default()),
-        }
-    }
-}
+use writer::{Job, VerbJob, WriteJob};
 
 /// A ledger in a SQLite file. Clones are handles of the same ledger; the last one that goes away ends its threads.
 #[derive(Clone, Debug)]
@@ -122,7 +65,6 @@ pub struct SqliteStore {
 #[derive(Debug)]
 struct Inner {
     shared: Arc<Shared>,
-    readers: Option<Readers>,
     threads: Threads,
     mark: Option<MarkFile>,
     mark_state: MarkState,
@@ -155,71 +97,17 @@ impl SqliteStore {
     /// [`StoreError::Corrupt`] for a damaged one, which is never replaced by an empty one;
     /// [`StoreError::Unavailable`] where another process holds it for longer than five seconds.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
-        let place = Place::of(path.as_ref());
+        // One file has one mark, by whatever name it is reached.
+        let path = std::fs::canonicalize(path.as_ref()).unwrap_or_else(|_| path.as_ref().to_owned());
+        let place = Place::of(&path);
         let mark = MarkFile::beside(&place).filter(|_| options.mark);
         let found = match &mark {
             Some(mark) => mark.read().map_err(|error| unusable("its mark cannot be read", &error))?,
             None => Found::Nothing,
         };
-        refuse_emptied(path.as_ref(), &found)?;
+        opening::refuse_emptied(&path, &found)?;
         file::prepare(&place)?;
-        Self::start(&place, options, mark, &found).map_err(Failure::into_store_error)
-    }
-
-    fn start(
-        place: &Place,
-        options: SqliteOptions,
-        mark: Option<MarkFile>,
-        found: &Found,
-    ) -> Result<Self, Failure> {
-        let SqliteOptions { clock, writer, readers, queue, batch, mark: _, skew, faults } = options;
-        let connection = file::connect(place, Role::Writer)?;
-        file::quick_check(&connection)?;
-        schema::migrate(&connection, clock.now())?;
-        let ledger = String::from_utf8(schema::meta(&connection, "ledger")?)
-            .map_err(|_| Failure::damaged("the ledger's name is no text"))?;
-        let secret = schema::meta(&connection, "secret")?
-            .try_into()
-            .map_err(|_| Failure::damaged("the ledger's secret is not 32 bytes"))?;
-        let mark_state = match &mark {
-            Some(_) => mark::compare(&connection, &ledger, found)?,
-            None => MarkState::Current,
-        };
-        let shared = Arc::new(Shared::new(Clocks::start(clock, skew), faults));
-        let mut tips = chain::Tips::default();
-        match mark_state {
-            MarkState::Current => {}
-            MarkState::Missing | MarkState::Behind => {
-                quarantine(&connection, &shared, &writer, &mut tips)?;
-            }
-        }
-        let head = Head::read(&connection)?;
-        let mut threads = Threads::default();
-        let reading = match place {
-            Place::Memory => None,
-            Place::File(_) => {
-                let (queue, tasks) = Readers::new(queue.max(1));
-                for number in 0..readers.max(1) {
-                    let (tasks, connection) = (tasks.clone(), file::connect(place, Role::Reader)?);
-                    threads.reader(number, move || tasks.work(&connection))?;
-                }
-                let watcher = watcher::Watcher {
-                    connection: file::connect(place, Role::Reader)?,
-                    shared: shared.clone(),
-                    writer: writer.clone(),
-                    ledger: ledger.clone(),
-                    mark: mark.clone(),
-                    head,
-                    marked: 0,
-                };
-                threads.watcher(move |stop| watcher.work(stop))?;
-                Some(queue)
-            }
-        };
-        let work =
-            Writer { connection, shared: shared.clone(), name: writer.clone(), batch: batch.max(1), tips };
-        threads.writer(queue.max(1), move |jobs| work.work(jobs))?;
-        let inner = Inner { shared, readers: reading, threads, mark, mark_state, ledger, secret, writer };
+        let inner = opening::start(&place, options, mark, &found).map_err(Failure::into_store_error)?;
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -287,7 +175,7 @@ impl SqliteStore {
         if self.inner.threads.queue().is_none() {
             return Err(closed().into());
         }
-        let outcome = match &self.inner.readers {
+        let outcome = match self.inner.threads.reads() {
             Some(readers) => readers.read(self.inner.shared.clone(), work).await?,
             None => self.write(move |commit| work(commit.connection)).await?,
         };
@@ -610,43 +498,4 @@ impl SqliteStore {
 
 fn unusable(what: &str, error: &std::io::Error) -> StoreError {
     StoreError::Unusable(format!("{what}: {error}"))
-}
-
-/// An empty file whose mark says that there was something in it was truncated; it must not become a new ledger.
-fn refuse_emptied(path: &Path, found: &Found) -> Result<(), StoreError> {
-    let emptied = std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
-    match found {
-        Found::Mark(mark) if mark.position > 0 && emptied => Err(StoreError::Corrupt(format!(
-            "the file is empty although its mark says that it held {} rows of evidence; restore a backup",
-            mark.position
-        ))),
-        Found::Mark(_) | Found::Broken | Found::Nothing => Ok(()),
-    }
-}
-
-/// Pauses everything: IDs that the ledger does not know may have been used in the part that was lost. Only a person
-/// who resumes everything ends it.
-fn quarantine(
-    connection: &Connection,
-    shared: &Shared,
-    writer: &str,
-    tips: &mut chain::Tips,
-) -> Result<(), Failure> {
-    connection.execute_batch("BEGIN IMMEDIATE")?;
-    let draft = PauseDraft {
-        tool: None,
-        scope: None,
-        by: pauses::BY_LEDGER.to_owned(),
-        note: pauses::OLDER_THAN_MARK.to_owned(),
-    };
-    let outcome = Commit::begin(connection, &shared.policies, &shared.clocks, writer, tips)
-        .and_then(|mut commit| {
-            commit.pause(&draft, true)?;
-            commit.finish()
-        })
-        .and_then(|_| Ok(connection.execute_batch("COMMIT")?));
-    if outcome.is_err() && !connection.is_autocommit() {
-        connection.execute_batch("ROLLBACK")?;
-    }
-    outcome
 }

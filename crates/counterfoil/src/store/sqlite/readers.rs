@@ -58,14 +58,15 @@ impl Readers {
 
 impl Tasks {
     /// Works until every sender is gone and the queue is empty.
-    pub(super) fn work(&self, connection: &Connection) {
-        loop {
-            let next = self.0.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            match next {
-                Ok(task) => task(connection),
-                Err(_) => return,
-            }
+    pub(super) fn work(&self, connection: Connection, shared: &Shared) {
+        while let Some(task) = self.next() {
+            task(&connection);
         }
+        super::file::close(connection, shared.fatal().is_some());
+    }
+
+    fn next(&self) -> Option<Task> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
     }
 }
 

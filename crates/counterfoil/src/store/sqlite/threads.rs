@@ -7,6 +7,7 @@ use std::thread::{Builder, JoinHandle};
 
 use tokio::sync::oneshot;
 
+use super::readers::Readers;
 use super::writer::Job;
 use crate::error::StoreError;
 
@@ -26,6 +27,8 @@ pub(super) struct Threads {
     queue: Mutex<Option<Queue>>,
     stop: Mutex<Option<SyncSender<()>>>,
     writing: Mutex<Option<Running>>,
+    reads: Mutex<Option<Readers>>,
+    reading: Mutex<Vec<Running>>,
     watching: Mutex<Option<Running>>,
 }
 
@@ -42,13 +45,16 @@ impl Threads {
         Ok(())
     }
 
-    /// Starts a reading thread. It ends when its queue's last sender is gone.
+    /// Starts one of the reading threads behind `readers`.
     pub(super) fn reader(
         &mut self,
-        number: usize,
+        readers: &Readers,
         work: impl FnOnce() + Send + 'static,
     ) -> Result<(), StoreError> {
-        start(&format!("counterfoil-reader-{number}"), work).map(drop)
+        let running = start("counterfoil-reader", work)?;
+        self.reading.get_mut().unwrap_or_else(PoisonError::into_inner).push(running);
+        self.reads = Mutex::new(Some(readers.clone()));
+        Ok(())
     }
 
     /// Starts the watching thread.
@@ -67,10 +73,21 @@ impl Threads {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends writer and watcher, in this order.
+    /// The way to the reading threads, where there are any and the store takes calls.
+    pub(super) fn reads(&self) -> Option<Readers> {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends the writer, the readers and the watcher, in this order; the last connection that closes moves the
+    /// write-ahead log into the file.
     pub(super) async fn stop(&self) {
         drop(take(&self.queue));
         join(take(&self.writing)).await;
+        drop(take(&self.reads));
+        let reading = std::mem::take(&mut *self.reading.lock().unwrap_or_else(PoisonError::into_inner));
+        for running in reading {
+            join(Some(running)).await;
+        }
         drop(take(&self.stop));
         join(take(&self.watching)).await;
     }

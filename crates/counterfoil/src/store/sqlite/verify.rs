@@ -163,9 +163,9 @@ fn end(
         cut(last + 1, "the newest rows are not the ones that the ledger ended with");
     }
     if let Some(Found::Mark(mark)) = mark
-        && mark.position > last
+        && !mark.stands(connection)?
     {
-        cut(last + 1, "the ledger ends before its high-water mark");
+        cut(mark.position, "the row that the high-water mark was made from is missing, or another");
     }
     Ok(())
 }

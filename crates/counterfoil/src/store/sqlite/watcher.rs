@@ -40,7 +40,7 @@ impl Watcher {
         let (mut seen, mut ticks) = (None, 0_u32);
         while let Ok(()) | Err(RecvTimeoutError::Timeout) = stop.recv_timeout(TICK) {
             if self.shared.fatal().is_some() {
-                return;
+                break;
             }
             ticks = ticks.wrapping_add(1);
             let looked = self.look(&mut seen);
@@ -54,6 +54,8 @@ impl Watcher {
             let marked = self.advance();
             self.report(marked);
         }
+        let failed = self.shared.fatal().is_some();
+        super::file::close(self.connection, failed);
     }
 
     fn report(&self, outcome: Result<(), Failure>) {

@@ -183,6 +183,8 @@ impl Writer {
                 job.answer();
             }
         }
+        let failed = self.shared.fatal().is_some();
+        super::file::close(self.connection, failed);
     }
 
     /// Brings every job to an end, durably, and gives them back with their answers.
