@@ -5,8 +5,8 @@
 //!                                     own process, killed          answers lost, late, twice, refused
 //! ```
 //!
-//! What goes wrong is drawn from a seed ([`plan`]), played with real processes ([`stage`]), and judged
-//! by the suppliers' own databases after everything has ended ([`verdict`]). With
+//! What goes wrong is drawn from a seed (`plan`), played with real processes (`stage`), and judged
+//! by the suppliers' own databases after everything has ended (`verdict`). With
 //! `--without-counterfoil` the same script runs through a loop that sends until it hears of a success.
 
 mod actions;

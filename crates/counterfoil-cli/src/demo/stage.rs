@@ -375,7 +375,7 @@ impl Stage {
         }
         if let Some(held) = played.ended.iter().find(|ended| ended.shown.as_ref().is_some_and(Shown::held)) {
             self.story.heading("Two mistakes of the agent's own");
-            agent.err(&held.action).await?;
+            agent.make_mistakes(&held.action).await?;
         }
         for ended in &mut played.ended {
             ended.shown = agent.look(&ended.action.id).await?;
