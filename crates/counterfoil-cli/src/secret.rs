@@ -8,14 +8,28 @@ pub const PREFIX: &str = "cf_";
 /// Random bytes of a token.
 const BYTES: usize = 32;
 
+/// Characters that spell them.
+const SPELLED: usize = (BYTES * 8).div_ceil(6);
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
 /// A new token: its text, to be shown once, and the digest to keep.
 ///
 /// # Errors
 /// The system has no randomness to give.
 pub fn mint() -> Result<(String, [u8; 32]), getrandom::Error> {
-    let text = format!("{PREFIX}{}", random_hex::<BYTES>()?);
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes)?;
+    let text = format!("{PREFIX}{}", base64url(&bytes));
     let digest = digest(&text);
     Ok((text, digest))
+}
+
+/// Whether a text could be a token at all.
+#[must_use]
+pub fn well_formed(token: &str) -> bool {
+    let spelled = |rest: &str| rest.len() == SPELLED && rest.bytes().all(|byte| ALPHABET.contains(&byte));
+    token.strip_prefix(PREFIX).is_some_and(spelled)
 }
 
 /// What is kept of a token: SHA-256 of its whole text.
@@ -24,15 +38,26 @@ pub fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 
-/// As many random bytes, as hex digits.
+/// A new ID for a token; it is no secret.
 ///
 /// # Errors
 /// The system has no randomness to give.
-pub fn random_hex<const N: usize>() -> Result<String, getrandom::Error> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)?;
-    let nibbles = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    Ok(nibbles.map(|nibble| char::from_digit(u32::from(nibble), 16).unwrap_or('0')).collect())
+pub fn new_id() -> Result<String, getrandom::Error> {
+    Ok(format!("tok_{:016x}", getrandom::u64()?))
+}
+
+/// Base64 with the alphabet for URLs, without padding.
+fn base64url(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity((bytes.len() * 8).div_ceil(6));
+    for chunk in bytes.chunks(3) {
+        let bits =
+            chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for place in 0..=chunk.len() {
+            let digit = bits >> (18 - 6 * place) & 63;
+            text.push(char::from(ALPHABET[digit as usize]));
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -43,7 +68,21 @@ mod tests {
     fn tokens_carry_256_random_bits_and_their_prefix() {
         let (one, two) = (mint().unwrap(), mint().unwrap());
         assert_ne!(one.0, two.0);
-        assert!(one.0.starts_with(PREFIX) && one.0.len() == PREFIX.len() + 64);
+        assert!(well_formed(&one.0) && one.0.starts_with("cf_") && one.0.len() == 46);
         assert_eq!(digest(&one.0), one.1);
+        for bad in
+            ["", "cf_", &one.0[..45], &format!("{}A", one.0), &one.0.replace("cf_", "fc_"), &" ".repeat(46)]
+        {
+            assert!(!well_formed(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_spelling_is_that_of_rfc_4648() {
+        for (bytes, text) in
+            [(&b"f"[..], "Zg"), (b"fo", "Zm8"), (b"foo", "Zm9v"), (b"foob", "Zm9vYg"), (b"\xfb\xff", "-_8")]
+        {
+            assert_eq!(base64url(bytes), text);
+        }
     }
 }

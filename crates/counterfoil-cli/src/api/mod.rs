@@ -117,7 +117,7 @@ impl App {
 
     /// The caller of a request, with the role that the call needs: the first two checks of every call.
     async fn enter(&self, parts: &Parts, need: Need) -> Result<Session, Problem> {
-        let session = self.authority().authenticate(&parts.headers, peer(parts)).await?;
+        let session = self.authority().authenticate(parts, peer(parts)).await?;
         session.caller.needs(need)?;
         Ok(session)
     }

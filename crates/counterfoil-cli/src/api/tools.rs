@@ -204,7 +204,7 @@ fn declared(app: &App, caller: &Caller, name: &ToolName) -> Result<(u32, Arc<Too
 /// `GET /v1/tools`.
 pub(super) async fn list(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
-    let session = app.authority().authenticate(&parts.headers, peer(&parts)).await?;
+    let session = app.authority().authenticate(&parts, peer(&parts)).await?;
     refuse_query(&parts)?;
     let pauses = app.ledger().store().pauses().await?;
     let items = app
@@ -221,7 +221,7 @@ pub(super) async fn list(State(app): State<App>, request: Request) -> Result<Res
 /// `GET /v1/tools/{name}`.
 pub(super) async fn show(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
-    let session = app.authority().authenticate(&parts.headers, peer(&parts)).await?;
+    let session = app.authority().authenticate(&parts, peer(&parts)).await?;
     let name = tool_name(&parts)?;
     refuse_query(&parts)?;
     let (version, tool) = declared(&app, &session.caller, &name)?;

@@ -17,6 +17,7 @@ pub mod output;
 pub mod reference;
 pub mod serve;
 pub mod status;
+pub mod target;
 pub mod token;
 pub mod tool;
 

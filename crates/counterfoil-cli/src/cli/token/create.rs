@@ -50,7 +50,7 @@ pub(super) fn run(args: &CreateArgs, context: &mut Context<'_>) -> Result<Exit, 
         CommandError::environment(error.to_string(), "the system has no randomness to give; try again later")
     };
     let (text, digest) = secret::mint().map_err(no_randomness)?;
-    let id = format!("tok_{}", secret::random_hex::<8>().map_err(no_randomness)?);
+    let id = secret::new_id().map_err(no_randomness)?;
     let principal = match &args.principal {
         Some(principal) => principal.clone(),
         None => Principal::parse(&id)?,

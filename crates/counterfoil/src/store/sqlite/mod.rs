@@ -111,6 +111,12 @@ impl SqliteStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
+    /// The fail points of this ledger. Empty, and without effect, outside of tests.
+    #[must_use]
+    pub fn faults(&self) -> &crate::faults::Faults {
+        &self.inner.shared.faults
+    }
+
     /// Runs a verb: load, decide and write in one durable commit, shared with whoever else waits.
     ///
     /// A crash before the commit leaves nothing of it; a crash after it leaves all of it. Dropping the future does not
