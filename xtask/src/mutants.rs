@@ -135,6 +135,7 @@ fn cargo(tree: &Path, root: &Path, arguments: &[&str]) -> anyhow::Result<(bool, 
 
 /// The sources, as they lie there now; what is unchanged keeps its time, so that it is not built again.
 fn copy(root: &Path, tree: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(tree)?;
     for name in ["Cargo.toml", "Cargo.lock", "crates", "sim", "xtask", "examples", "tests", "docs"] {
         copy_into(&root.join(name), &tree.join(name))?;
     }

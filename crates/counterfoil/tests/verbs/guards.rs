@@ -137,6 +137,21 @@ fn between_settled_attempts_the_older_one_goes_first() {
 }
 
 #[test]
+fn a_deliberate_second_action_is_no_suspicion() {
+    let mut kitchen = Kitchen::with(with_nothing());
+    kitchen.prepare("a").unwrap();
+    kitchen.begin("a", 1);
+    let mut second = kitchen.draft("b", FLOUR);
+    second.distinct_from = vec![id("a")];
+    kitchen.world.run(&second).unwrap();
+    kitchen.begin("b", 1);
+    kitchen.report("a", 1, lost());
+    kitchen.report("b", 1, answer(Meaning::Succeeded, 201));
+    kitchen.report("a", 1, answer(Meaning::Succeeded, 201));
+    assert!(!kitchen.row("a").duplicate_suspected && !kitchen.row("b").duplicate_suspected);
+}
+
+#[test]
 fn a_spent_budget_guards_until_its_retention_ends() {
     let mut tool = with_nothing();
     tool.budget.attempts = 1;
