@@ -384,7 +384,9 @@ impl Executor {
     /// have run out.
     async fn due_now(&self, account: &Account, id: &OperationId) -> bool {
         let ledger = &self.inner.ledger;
-        let Ok(snapshot) = ledger.store().snapshot(account, id, ledger.declared()).await else { return false };
+        let Ok(snapshot) = ledger.store().snapshot(account, id, ledger.declared()).await else {
+            return false;
+        };
         match snapshot.view() {
             Ok(view) if view.operation.state.is_final() => false,
             Ok(view) => view.next.at.is_none_or(|at| at <= snapshot.now),

@@ -11,7 +11,6 @@ pub mod exit;
 pub mod explain;
 pub mod globals;
 pub mod init;
-pub mod not_wired;
 pub mod op;
 pub mod output;
 pub mod reference;

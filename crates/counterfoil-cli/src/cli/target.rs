@@ -259,24 +259,43 @@ impl Here {
             settled = settled => settled,
             () = carrying => Ok(()),
             () = limit => Ok(()),
-            _ = tokio::signal::ctrl_c() => Ok(()),
+            () = interrupted() => Ok(()),
+        }
+    }
+
+    /// Starts nothing more and waits until every attempt on its way has been recorded. What has not written a byte stops;
+    /// what has is read to its end, or its outcome would be lost with the process. Whoever insists gets an operation
+    /// that is unknown until somebody follows it up.
+    pub async fn drain(&self) {
+        let declared = self.ledger().declared();
+        let times = declared
+            .all()
+            .into_iter()
+            .filter_map(|(_, tool)| tool.http().map(|http| http.timeout + http.linger));
+        let longest = times.max().unwrap_or_default();
+        tokio::select! {
+            _ = self.executor.drain(longest + RECORDED_WITHIN) => {}
+            () = interrupted() => {}
         }
     }
 
     async fn close(self) {
-        let declared = self.ledger().declared();
-        let longest = declared
-            .all()
-            .iter()
-            .filter_map(|(_, tool)| tool.http().map(|http| http.timeout + http.linger))
-            .max();
-        // What has not written a byte stops; what has is read to its end, or the outcome would be lost with the process.
-        // Whoever insists gets an operation that is unknown until somebody follows it up.
-        tokio::select! {
-            _ = self.executor.drain(longest.unwrap_or_default() + RECORDED_WITHIN) => {}
-            _ = tokio::signal::ctrl_c() => {}
-        }
+        self.drain().await;
         self.ledger().store().close().await;
+    }
+}
+
+/// Somebody asks this process to end. Where the system does not tell, the process ends as it would have.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
     }
 }
 

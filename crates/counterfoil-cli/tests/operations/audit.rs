@@ -27,7 +27,7 @@ fn sound_evidence_is_counted() {
 fn one_flipped_byte_is_found_at_its_place() {
     let kitchen = worked();
     let database = rusqlite::Connection::open(kitchen.path().join("ledger.db")).unwrap();
-    let (position, data): (u64, String) = database
+    let (position, data): (i64, String) = database
         .query_row(
             "SELECT position, data FROM counterfoil_evidence WHERE operation_id = 'order-1' AND length(data) > 4 \
              ORDER BY position LIMIT 1",

@@ -1,6 +1,8 @@
 //! `op prepare` and `op execute`, on a ledger and through a server: exit codes, exact bytes, and effects.
 
-use sim::supplier::Fault;
+use std::time::Duration;
+
+use sim::supplier::{Fault, Point};
 
 use super::Kitchen;
 
@@ -156,4 +158,65 @@ fn a_server_that_is_not_there_or_does_not_know_the_token_is_told_apart() {
         "{}",
         stranger.stderr
     );
+}
+
+#[test]
+fn an_interrupted_command_records_the_attempt_before_it_ends() {
+    let kitchen = Kitchen::new();
+    kitchen.prepare("supplier.create_order", "order-1", ORDER).ended(0);
+    kitchen.dedupe.fault(Fault::SlowReply(Duration::from_secs(1))).unwrap();
+    let mut child = kitchen.spawn(&["op", "execute", "order-1"]);
+    kitchen.dedupe.wait_for_blocking(Point::EffectCommitted, 1).unwrap();
+    let interrupt = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(interrupt.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    kitchen.run(&["op", "show", "order-1"]).ended(0);
+    assert_eq!(kitchen.dedupe.effect_count().unwrap(), 1);
+    assert_eq!(kitchen.dedupe.request_count(), 1);
+}
+
+#[test]
+fn a_wait_that_is_over_loses_no_outcome_either() {
+    let kitchen = Kitchen::new();
+    kitchen.prepare("mail.send", "mail-1", "{}").ended(0);
+    kitchen.forgetful.fault(Fault::SlowReply(Duration::from_secs(1))).unwrap();
+    let ran = kitchen.run(&["op", "execute", "mail-1", "--wait", "100ms", "--json"]).ended(0).json();
+    assert_eq!(ran["state"], "succeeded");
+    assert_eq!(kitchen.forgetful.effect_count().unwrap(), 1);
+}
+
+#[test]
+fn many_processes_at_once_make_one_effect_and_tell_one_receipt() {
+    let kitchen = Kitchen::new();
+    kitchen.prepare("mail.send", "mail-1", "{}").ended(0);
+    kitchen.forgetful.fault(Fault::SlowReply(Duration::from_millis(300))).unwrap();
+    let children: Vec<_> = (0..4).map(|_| kitchen.spawn(&["op", "execute", "mail-1", "--json"])).collect();
+    let mut receipts = Vec::new();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        receipts.push(shown["receipt"]["reference"].clone());
+    }
+    receipts.dedup();
+    assert_eq!(receipts.len(), 1);
+    assert_eq!(kitchen.forgetful.effect_count().unwrap(), 1);
+}
+
+#[test]
+fn another_due_operation_is_left_to_the_server() {
+    let kitchen = Kitchen::new();
+    let wished =
+        ["op", "prepare", "supplier.large_order", "--id", "wished", "--arguments", "{}", "--execute"];
+    kitchen.run(&[&wished[..], &["--account", "kitchen"]].concat()).ended(6);
+    let fingerprint = kitchen.run(&["op", "show", "wished", "--json"]).json()["fingerprint"].clone();
+    kitchen
+        .run_as("bob", &["op", "approve", "wished", "--fingerprint", fingerprint.as_str().unwrap()])
+        .ended(0);
+    kitchen.prepare("supplier.create_order", "order-1", ORDER).ended(0);
+    kitchen.dedupe.fault(Fault::SlowReply(Duration::from_millis(500))).unwrap();
+    kitchen.run(&["op", "execute", "order-1"]).ended(0);
+    assert_eq!(kitchen.dedupe.effect_count().unwrap(), 1);
+    kitchen.run(&["op", "execute", "wished"]).ended(0);
+    assert_eq!(kitchen.dedupe.effect_count().unwrap(), 2);
 }

@@ -74,6 +74,11 @@ impl Kitchen {
         self.run_as("ada", args)
     }
 
+    /// Starts a command and gives it.
+    pub(crate) fn spawn(&self, args: &[&str]) -> Child {
+        self.command("ada", args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
     /// Runs with `input` on standard input.
     pub(crate) fn run_with(&self, args: &[&str], input: &[u8]) -> Ran {
         let mut command = self.command("ada", args);
@@ -164,7 +169,9 @@ fn steady_word(word: &str) -> String {
     let end = &word[bare.len()..];
     let instant = bare.len() == 24 && bare.ends_with('Z') && bare.as_bytes()[10] == b'T';
     let key = bare.len() == 32 && bare.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let time = bare.len() == 8 && bare.as_bytes()[2] == b':' && bare.as_bytes()[5] == b':';
     match bare {
+        _ if time => format!("14:02:11{end}"),
         _ if instant => format!("2026-11-29T14:02:11.020Z{end}"),
         _ if key => format!("{}{end}", "0".repeat(32)),
         _ if bare.starts_with("v1:") => format!("v1:{}{end}", "0".repeat(64)),
