@@ -40,6 +40,7 @@ use self::metrics::Metrics;
 pub use self::openapi::document;
 pub use self::problem::{Problem, Sent};
 pub use self::representation::{Representation, segment};
+pub use self::tools::undeployed;
 use crate::config::Limits;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");

@@ -143,6 +143,12 @@ impl ToolBody {
     }
 }
 
+/// A tool as it would be shown by a ledger that does not exist yet: the first version of its declaration, not paused.
+#[must_use]
+pub fn undeployed(tool: &Tool) -> impl Serialize {
+    ToolBody::of(1, tool, &[])
+}
+
 impl RecoveryPlan {
     fn of(recovery: &Recovery) -> Self {
         let place = recovery.place().map(ToString::to_string);

@@ -40,6 +40,7 @@ pub enum Target {
 }
 
 /// A ledger that this process opened.
+#[derive(Clone)]
 pub struct Here {
     routes: Router,
     executor: Executor,
@@ -187,6 +188,13 @@ impl Here {
         let executor = Executor::new(ledger, Arc::new(destination), worker);
         let routes = router(App::new(executor.clone(), config.limits));
         Ok(Self { routes, executor, caller })
+    }
+
+    /// The same ledger, seen from another account.
+    #[must_use]
+    pub fn of_account(&self, account: Account) -> Self {
+        let caller = Caller { account, ..Caller::clone(&self.caller) };
+        Self { caller: Arc::new(caller), ..self.clone() }
     }
 
     /// Who acts.

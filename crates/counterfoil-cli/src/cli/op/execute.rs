@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use counterfoil::OperationId;
+use counterfoil::guard::Stage;
 use serde_json::{Map, Value};
 
 use super::operation::Operation;
@@ -70,11 +71,11 @@ pub(super) async fn see_through(
     wait: Option<Duration>,
 ) -> Result<Answer, CommandError> {
     let Some(here) = target.here() else { return Ok(answer) };
-    if Operation::read(&answer.body)?.next.action == "none" {
+    // A final answer says whether it is a replay, which a later look cannot.
+    if Stage::parse(&Operation::read(&answer.body)?.state).is_some_and(Stage::is_final) {
         return Ok(answer);
     }
     here.see_through(id, wait).await?;
-    // What only a late answer or a report can still change is settled before the last look.
     target.get(path_of(id, "")).await
 }
 
