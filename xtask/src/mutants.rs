@@ -41,7 +41,7 @@ impl Mutants {
         if self.check {
             return say(&format!("{} mutants fit the code", MUTANTS.len()));
         }
-        let tree = target(&root).join("mutants");
+        let tree = target(&root).join("mutants/tree");
         copy(&root, &tree)?;
         let chosen: Vec<&Mutant> = MUTANTS
             .iter()
@@ -124,7 +124,8 @@ fn cargo(tree: &Path, root: &Path, arguments: &[&str]) -> anyhow::Result<(bool, 
         .args(["--features", "testing"])
         .args(arguments)
         .current_dir(tree)
-        .env("CARGO_TARGET_DIR", target(root))
+        // Its own: artefacts of two checkouts of one workspace have the same names.
+        .env("CARGO_TARGET_DIR", target(root).join("mutants/target"))
         .env("MODEL_FIRST_PROBLEM", "1")
         .env("RUST_BACKTRACE", "0")
         .output()
