@@ -158,6 +158,8 @@ fn c62_an_expired_credential_pauses_and_rejects_nothing() {
     eventually("the tool is paused", || {
         (paused(&agent.call("GET", "/v1/tools/supplier.create_order", &json!(null)))).then_some(())
     });
+    // What was on its way when the pause came, and the quarter of a second until it is known everywhere.
+    pass(Duration::from_millis(600));
     let sent = world.writes();
     assert!((3..=12).contains(&sent), "{sent}");
     for id in ids.iter().skip(3) {

@@ -67,12 +67,18 @@ fn the_first_decision_wins_and_its_repeat_is_the_same_answer() {
     let bob = caller("bob", &["approver"]);
     assert_eq!(kitchen.approve_as(bob, "a", None).unwrap_err(), Refusal::WrongState("prepared"));
     assert_eq!(kitchen.row("a").approval.as_ref().unwrap().by.as_str(), "ann");
-    // A no before the start still counts; afterwards a yes does not.
+    assert_eq!(
+        kitchen.deny("a").unwrap_err(),
+        Refusal::WrongState("prepared"),
+        "a no after a yes is too late"
+    );
+
+    let mut kitchen = Kitchen::with(approved(with_key()));
+    kitchen.prepare("a").unwrap();
     kitchen.deny("a").unwrap();
     kitchen.deny("a").unwrap();
     assert_eq!(code(&kitchen, "a"), RejectionCode::ApprovalDenied);
-    let bob = caller("bob", &["approver"]);
-    assert_eq!(kitchen.approve_as(bob, "a", None).unwrap_err(), Refusal::WrongState("rejected"));
+    assert_eq!(kitchen.approve_as(ann(), "a", None).unwrap_err(), Refusal::WrongState("rejected"));
     assert_eq!(kitchen.execute("a").unwrap().begun, Begun::NotNow);
 }
 

@@ -218,7 +218,8 @@ impl Kitchen {
         fence: FencingToken,
         finding: Finding,
     ) -> Result<ReportReply, Refusal> {
-        let scope = self.row(operation).attempts[attempt as usize - 1].scope.clone();
+        let made = self.row(operation).attempts.iter().find(|one| one.number == attempt);
+        let scope = made.and_then(|one| one.scope.clone());
         let verb = Report {
             account: account(),
             id: id(operation),

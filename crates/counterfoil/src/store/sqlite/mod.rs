@@ -23,6 +23,8 @@ mod schema;
 mod shared;
 mod threads;
 mod tokens;
+#[cfg(feature = "testing")]
+mod trace;
 mod verify;
 mod watcher;
 mod writer;
@@ -45,6 +47,8 @@ use crate::time::Timestamp;
 pub use embedded::commit_in;
 pub use options::SqliteOptions;
 pub use schema::sql;
+#[cfg(feature = "testing")]
+pub use trace::Trace;
 pub use writer::CommitStats;
 
 use commit::Commit;
