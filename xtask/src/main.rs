@@ -1,5 +1,6 @@
 //! Chores of the repository: `cargo xtask CHORE`.
 
+mod bench;
 mod mutants;
 mod tidy;
 
@@ -18,11 +19,14 @@ enum Chore {
     Tidy,
     /// Changes one line of the decision functions at a time and shows that the tests go red.
     Mutants(mutants::Mutants),
+    /// Measures the ledger, and beside it what the machine itself can do.
+    Bench(bench::Options),
 }
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().chore {
         Chore::Tidy => tidy::run(),
+        Chore::Bench(options) => bench::run(&options),
         Chore::Mutants(chore) => chore.run(),
     }
 }

@@ -23,6 +23,8 @@ mod schema;
 mod shared;
 mod threads;
 mod tokens;
+#[cfg(feature = "testing")]
+mod trace;
 mod verify;
 mod watcher;
 mod writer;
@@ -45,6 +47,8 @@ use crate::time::Timestamp;
 pub use embedded::commit_in;
 pub use options::SqliteOptions;
 pub use schema::sql;
+#[cfg(feature = "testing")]
+pub use trace::Trace;
 pub use writer::CommitStats;
 
 use commit::Commit;
@@ -109,6 +113,12 @@ impl SqliteStore {
         file::prepare(&place)?;
         let inner = opening::start(&place, options, mark, &found).map_err(Failure::into_store_error)?;
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The fail points of this ledger. Empty, and without effect, outside of tests.
+    #[must_use]
+    pub fn faults(&self) -> &crate::faults::Faults {
+        &self.inner.shared.faults
     }
 
     /// Runs a verb: load, decide and write in one durable commit, shared with whoever else waits.
@@ -382,6 +392,14 @@ impl SqliteStore {
     pub async fn token_by_digest(&self, digest: &[u8; 32]) -> Result<Option<Token>, StoreError> {
         let digest = *digest;
         self.fetch(move |connection| tokens::by_digest(connection, &digest)).await
+    }
+
+    /// Every account that has operations, or tokens that were not revoked.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn accounts(&self) -> Result<Vec<Account>, StoreError> {
+        self.fetch(list::accounts).await
     }
 
     /// Counts of one account or of all.

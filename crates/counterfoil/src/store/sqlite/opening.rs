@@ -27,7 +27,9 @@ pub(super) fn start(
     mark: Option<MarkFile>,
     found: &Found,
 ) -> Result<Inner, Failure> {
-    let SqliteOptions { clock, writer, readers, queue, batch, mark: _, skew, faults } = options;
+    #[cfg(feature = "testing")]
+    let trace = options.trace.clone();
+    let SqliteOptions { clock, writer, readers, queue, batch, mark: _, skew, faults, .. } = options;
     let connection = file::connect(place, Role::Writer)?;
     file::quick_check(&connection)?;
     schema::migrate(&connection, clock.now())?;
@@ -71,6 +73,15 @@ pub(super) fn start(
             threads.watcher(move |stop| watcher.work(stop))?;
         }
     }
+    #[cfg(feature = "testing")]
+    let connection = match trace {
+        Some(trace) => {
+            let mut connection = connection;
+            super::trace::attach(&mut connection, trace)?;
+            connection
+        }
+        None => connection,
+    };
     let work = Writer { connection, shared: shared.clone(), name: writer.clone(), batch: batch.max(1), tips };
     threads.writer(queue.max(1), move |jobs| work.work(jobs))?;
     let inner = Inner { shared, threads, mark, mark_state, ledger, secret, writer };

@@ -25,6 +25,9 @@ pub struct SqliteOptions {
     pub skew: Duration,
     /// Fail points. Empty, and without effect, outside of tests.
     pub faults: Arc<Faults>,
+    /// Sees every statement of the writer.
+    #[cfg(feature = "testing")]
+    pub trace: Option<super::Trace>,
 }
 
 impl std::fmt::Debug for SqliteOptions {
@@ -58,7 +61,9 @@ impl SqliteOptions {
             batch: 256,
             mark: true,
             skew: crate::recovery::DEFAULT_SKEW,
-            faults: Arc::new(Faults::default()),
+            faults: Arc::new(Faults::of_process()),
+            #[cfg(feature = "testing")]
+            trace: None,
         }
     }
 }
