@@ -1,5 +1,7 @@
 //! The server as a process: ready line, signals, sockets, and what it refuses to start with.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper that fails ends its test")]
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
