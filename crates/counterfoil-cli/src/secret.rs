@@ -73,9 +73,14 @@ mod tests {
         assert_ne!(one.0, two.0);
         assert!(well_formed(&one.0) && one.0.starts_with("cf_") && one.0.len() == 46);
         assert_eq!(digest(&one.0), one.1);
-        for bad in
-            ["", "cf_", &one.0[..45], &format!("{}A", one.0), &one.0.replace("cf_", "fc_"), &" ".repeat(46)]
-        {
+        for bad in [
+            "",
+            "cf_",
+            &one.0[..45],
+            &format!("cf_{}", "A".repeat(65)),
+            &one.0.replace("cf_", "fc_"),
+            &" ".repeat(46),
+        ] {
             assert!(!well_formed(bad), "{bad}");
         }
     }
