@@ -8,6 +8,8 @@
 //! items: 2 retry result: 1
 //! ```
 
+#![allow(clippy::print_stdout, reason = "what it prints is the point")]
+
 use counterfoil::caller::{Caller, Roles};
 use counterfoil::ledger::{Effect, LedgerOptions, NewOperation, TransactionError};
 use counterfoil::policy::Tool;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use clap::Args;
 use counterfoil::{Clock as _, SystemClock};
 
@@ -41,7 +41,7 @@ impl Mutants {
         if self.check {
             return say(&format!("{} mutants fit the code", MUTANTS.len()));
         }
-        let tree = target(&root).join("mutants");
+        let tree = target(&root).join("mutants/tree");
         copy(&root, &tree)?;
         let chosen: Vec<&Mutant> = MUTANTS
             .iter()
@@ -87,16 +87,14 @@ impl Mutant {
 }
 
 fn judge(tree: &Path, root: &Path) -> anyhow::Result<Verdict> {
-    let built = cargo(tree, root, &["--no-run", "--test", "model", "--lib"])?;
-    if !built.0 {
-        bail!("the mutant does not compile:\n{}", built.1);
-    }
     for (by, arguments) in [
         ("model", ["--test", "model", "holds_in_every_world"].as_slice()),
-        ("library", ["--lib"].as_slice()),
-        ("stories", ["--test", "*"].as_slice()),
+        ("stories", ["--test", "verbs"].as_slice()),
+        ("library", ["--test", "recovery", "--test", "states", "--lib"].as_slice()),
     ] {
         let (passed, output) = cargo(tree, root, arguments)?;
+        // A mutant that no compiler takes shows nothing.
+        ensure!(passed || output.contains("panicked at"), "it does not compile:\n{output}");
         if !passed {
             return Ok(Verdict::Killed { by, how: reason(&output) });
         }
@@ -123,7 +121,8 @@ fn cargo(tree: &Path, root: &Path, arguments: &[&str]) -> anyhow::Result<(bool, 
         .args(["--features", "testing"])
         .args(arguments)
         .current_dir(tree)
-        .env("CARGO_TARGET_DIR", target(root))
+        // Its own: artefacts of two checkouts of one workspace have the same names.
+        .env("CARGO_TARGET_DIR", target(root).join("mutants/target"))
         .env("MODEL_FIRST_PROBLEM", "1")
         .env("RUST_BACKTRACE", "0")
         .output()
@@ -134,6 +133,7 @@ fn cargo(tree: &Path, root: &Path, arguments: &[&str]) -> anyhow::Result<(bool, 
 
 /// The sources, as they lie there now; what is unchanged keeps its time, so that it is not built again.
 fn copy(root: &Path, tree: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(tree)?;
     for name in ["Cargo.toml", "Cargo.lock", "crates", "sim", "xtask", "examples", "tests", "docs"] {
         copy_into(&root.join(name), &tree.join(name))?;
     }

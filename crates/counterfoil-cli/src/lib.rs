@@ -3,8 +3,10 @@
 
 pub mod api;
 pub mod cli;
+pub mod client;
 pub mod config;
 pub mod demo;
 pub mod plan;
 pub mod problems;
+pub mod secret;
 mod suggest;

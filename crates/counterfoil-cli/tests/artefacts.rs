@@ -1,5 +1,5 @@
 //! The committed artefacts are what the program makes: the schema of the configuration, the reference of the command
-//! line, the pages of the problems. `UPDATE_ARTEFACTS=1 cargo test` rewrites them.
+//! line, the pages of the problems, the description of the API, the list of metrics. `UPDATE_ARTEFACTS=1 cargo test` rewrites them.
 
 #![allow(
     clippy::unwrap_used,
@@ -60,6 +60,16 @@ fn the_pages_of_the_problems_are_committed() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     assert_eq!(there, made, "pages without a problem");
+}
+
+#[test]
+fn the_description_of_the_api_is_committed() {
+    same(&reference().join("openapi.json"), &counterfoil_cli::api::document());
+}
+
+#[test]
+fn the_list_of_metrics_is_committed() {
+    same(&reference().join("metrics.md"), &counterfoil_cli::api::metrics::reference());
 }
 
 /// The part of JSON schema that ours uses; `None` where the value fits.

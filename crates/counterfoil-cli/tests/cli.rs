@@ -100,9 +100,9 @@ fn tools_are_listed_and_planned() {
     let list = run(folder.path(), &["tool", "list"]);
     assert_eq!(
         stdout(&list),
-        "TOOL                   RECOVERY         APPROVAL  ACCOUNTS  CARRIED OUT BY\n\
-         mail.send              none             none      all       POST http://127.0.0.1:9091/send\n\
-         supplier.create_order  idempotency_key  none      all       POST http://127.0.0.1:9090/orders\n"
+        "TOOL                   RECOVERY         APPROVAL  SENDS  CARRIED OUT BY\n\
+         mail.send              none             none      go on  POST http://127.0.0.1:9091/send\n\
+         supplier.create_order  idempotency_key  none      go on  POST http://127.0.0.1:9090/orders\n"
     );
     let items = json(&run(folder.path(), &["tool", "list", "--json"]));
     assert_eq!(items["items"].as_array().unwrap().len(), 2);
@@ -138,7 +138,7 @@ fn a_bad_command_line_ends_with_two_and_says_nothing_on_stdout() {
     for args in [
         &["nonsense"][..],
         &["op", "execute"],
-        &["op", "show", "a b"],
+        &["op", "execute", "a b"],
         &["op", "list", "--limit", "201"],
         &["token", "create"],
         &["tool", "pause"],

@@ -161,38 +161,58 @@ fn what_is_kept_can_be_looked_at() {
     assert_eq!(effects("mill.db") + effects("dairy.db"), count(&run.summary(), "effects"));
 }
 
-/// The suppliers go with it, even when it gets no chance to end them.
+/// A run that is on its way: its server is up.
 #[cfg(target_os = "linux")]
-#[test]
-fn a_killed_demo_leaves_no_supplier() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut demo = Command::new(env!("CARGO_BIN_EXE_counterfoil"))
-        .args(["demo", "--json", "--seed", "8", "--without-counterfoil"])
-        .env("TMPDIR", folder.path())
+fn under_way(folder: &Path) -> std::process::Child {
+    let demo = Command::new(env!("CARGO_BIN_EXE_counterfoil"))
+        .args(["demo", "--json", "--seed", "8"])
+        .env("TMPDIR", folder)
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    wait_until(|| processes_with(folder.path()) == 2);
-    demo.kill().unwrap();
-    demo.wait().unwrap();
-    wait_until(|| processes_with(folder.path()) == 0);
+    wait_until(|| processes(folder, "serve") == 1 && processes(folder, "demo-supplier") == 2);
+    demo
 }
 
-/// How many processes have that folder in their arguments.
+/// Its processes go with it, even when it gets no chance to end them.
 #[cfg(target_os = "linux")]
-fn processes_with(folder: &Path) -> usize {
+#[test]
+fn a_killed_demo_leaves_no_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut demo = under_way(folder.path());
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+    wait_until(|| processes(folder.path(), "") == 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupted_demo_leaves_nothing_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut demo = under_way(folder.path());
+    let signalled = Command::new("kill").args(["-TERM", &demo.id().to_string()]).status().unwrap();
+    assert!(signalled.success());
+    assert_eq!(demo.wait().unwrap().code(), Some(1));
+    assert_eq!(processes(folder.path(), ""), 0);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
+/// How many processes have that folder and that word in their arguments.
+#[cfg(target_os = "linux")]
+fn processes(folder: &Path, word: &str) -> usize {
     let folder = folder.to_str().unwrap();
     let ours = |entry: &std::io::Result<std::fs::DirEntry>| {
         let line = std::fs::read(entry.as_ref().unwrap().path().join("cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains(folder)
+        let line = String::from_utf8_lossy(&line);
+        line.contains(folder) && line.contains(word)
     };
     std::fs::read_dir("/proc").unwrap().filter(ours).count()
 }
 
 #[cfg(target_os = "linux")]
 fn wait_until(condition: impl Fn() -> bool) {
-    const TRIES: u32 = 2_000;
+    const TRIES: u32 = 3_000;
     let done = (0..TRIES).any(|_| {
         let done = condition();
         if !done {

@@ -20,6 +20,7 @@ use crate::ledger::{Ledger, NewOperation, Read};
 use crate::operation::{Marker, Operation};
 use crate::policy::{Carrier, Tool};
 use crate::snapshot::View;
+use crate::state::State;
 use crate::store::{Due, Pause};
 use crate::time::Timestamp;
 use crate::verbs::{Begun, Prepare, PrepareReply, Renew, Report, Start, StartReply, Tick};
@@ -127,9 +128,13 @@ impl Executor {
         let ledger = &self.inner.ledger;
         verb.offer = made.as_ref().filter(|_| verb.execute).map(|(made, version)| self.offer(made, *version));
         let since = ledger.clock().monotonic();
+        self.pass("c1_before_prepare_commit");
         let reply = ledger.store().commit(verb).await?;
-        if let (Begun::Started(number), Some((made, _))) = (&reply.begun, made) {
-            self.launch(&reply.view, *number, made, since);
+        match (&reply.begun, made) {
+            (Begun::Started(number), Some((made, _))) => self.launch(&reply.view, *number, made, since),
+            (Begun::Started(_) | Begun::Rebuild | Begun::NotNow | Begun::Blocked(_), _) => {
+                self.pass("c2_prepare_committed");
+            }
         }
         Ok(reply)
     }
@@ -348,12 +353,56 @@ impl Executor {
         Ok(())
     }
 
+    /// Carries one operation on and no other, for a process that was started for its sake. Ends when
+    /// [`Executor::drain`] is called or the ledger fails for good.
+    pub async fn follow(&self, account: &Account, id: &OperationId) {
+        let ledger = &self.inner.ledger;
+        let mut again = Duration::ZERO;
+        while !self.inner.stopping.is_cancelled() {
+            if let Ok(pauses) = ledger.store().pauses().await {
+                self.inner.pauses.send_replace(Arc::new(pauses));
+            }
+            if ledger.store().poisoned() {
+                self.inner.failed.store(true, Ordering::SeqCst);
+                return;
+            }
+            let now = ledger.clock().monotonic();
+            if now >= again && self.due_now(account, id).await {
+                again = now + LEFT_ALONE;
+                if let Err(error) = self.carry(account, id).await {
+                    tracing::warn!(account = %account, operation = %id, code = error.code(), "not carried on");
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(POLL) => {}
+                () = self.inner.stopping.cancelled() => return,
+            }
+        }
+    }
+
+    /// Whether something may be due to an operation. An attempt that nobody seems to wait for is one whose lease may
+    /// have run out.
+    async fn due_now(&self, account: &Account, id: &OperationId) -> bool {
+        let ledger = &self.inner.ledger;
+        let Ok(snapshot) = ledger.store().snapshot(account, id, ledger.declared()).await else {
+            return false;
+        };
+        match snapshot.view() {
+            Ok(view) if view.operation.state.is_final() => false,
+            Ok(view) => view.next.at.is_none_or(|at| at <= snapshot.now),
+            Err(_) => false,
+        }
+    }
+
     /// Carries one operation on, as far as it may go now.
     ///
     /// # Errors
     /// As [`Ledger::submit`].
     pub async fn carry(&self, account: &Account, id: &OperationId) -> Result<(), Error> {
         let passed = self.tick(account, id).await?;
+        if matches!(passed.operation.state, State::Unknown(_)) {
+            self.pass("c3_lease_expired");
+        }
         let wished = passed.operation.wish && !passed.operation.state.is_final();
         let startable = match passed.tool.carrier {
             Carrier::Http(_) => {
@@ -377,6 +426,11 @@ impl Executor {
             declared: ledger.declared(),
         };
         Ok(ledger.store().commit(verb).await?.view)
+    }
+
+    /// Passes a place where a test may end or stop the process.
+    fn pass(&self, place: &'static str) {
+        let _ = self.inner.ledger.store().faults().hit(place);
     }
 
     /// How many attempts are on their way.
@@ -425,6 +479,7 @@ struct Checks {
 impl Gate for Checks {
     fn may_write(&self) -> Result<(), &'static str> {
         let inner = &self.executor.inner;
+        self.executor.pass("connected_unchecked");
         if inner.stopping.is_cancelled() {
             Err("stopped before the first byte: shutting down")
         } else if inner.ledger.clock().monotonic() >= self.deadline {
@@ -441,6 +496,7 @@ impl Gate for Checks {
 
 impl Sending {
     async fn run(self, made: Made) {
+        self.executor.pass("c4_recorded_not_sent");
         let gate = Arc::new(Checks {
             executor: self.executor.clone(),
             tool: self.tool.name.clone(),
@@ -505,6 +561,10 @@ impl Sending {
     /// the report or the process ends; then the attempt stays without one and counts as sent.
     async fn report(&self, finding: Finding) {
         let ledger = &self.executor.inner.ledger;
+        if finding.lingers_until.is_none() {
+            self.executor.pass("c7_answer_read");
+            self.executor.pass("c8_commit_sent");
+        }
         let mut wait = Duration::from_millis(10);
         loop {
             let verb = Report {
@@ -512,6 +572,7 @@ impl Sending {
                 id: self.id.clone(),
                 attempt: self.number,
                 fence: self.fence,
+                scope: self.scope.clone(),
                 worker: self.executor.inner.worker.clone(),
                 finding: finding.clone(),
                 random: ledger.random(),

@@ -27,6 +27,12 @@ pub enum Fault {
 
 #[cfg(not(any(test, feature = "testing")))]
 impl Faults {
+    /// None.
+    #[must_use]
+    pub fn of_process() -> Self {
+        Self::default()
+    }
+
     /// Nothing.
     ///
     /// # Errors
@@ -55,6 +61,10 @@ mod armed {
         Fail(Fault),
         /// The process ends at once, as by `kill -9`.
         Abort,
+        /// The process is stopped, as by `kill -STOP`, until somebody continues it.
+        Stop,
+        /// The next visit of that other place ends the process.
+        Arm(String),
         /// Whoever comes by waits until the gate is opened.
         Wait(Arc<Gate>),
     }
@@ -118,8 +128,18 @@ mod armed {
             self.armed.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
 
+        /// The fail points that the environment of this process arms.
+        #[must_use]
+        pub fn of_process() -> Self {
+            Self::from_environment()
+        }
+
         /// The fail points that `COUNTERFOIL_FAILPOINT` arms: `name[:nth]:action`, several separated by commas, with
-        /// an action of `abort`, `io`, `io-late`, `full`, `busy` or `job`. What cannot be read arms nothing.
+        /// an action of `abort`, `stop`, `io`, `io-late`, `full`, `busy`, `job`, or `arm-NAME`, which makes the next
+        /// visit of the place NAME end the process. What cannot be read arms nothing.
+        ///
+        /// Each fail point that is met leaves its name, on a line of its own, in the file that
+        /// `COUNTERFOIL_FAILPOINT_HITS` names, flushed before anything happens.
         #[must_use]
         pub fn from_environment() -> Self {
             let faults = Self::default();
@@ -130,16 +150,7 @@ mod armed {
                     [name, nth, action] => (name, nth.parse().ok(), action),
                     _ => continue,
                 };
-                let action = match action {
-                    "abort" => Some(Action::Abort),
-                    "io" => Some(Action::Fail(Fault::Io)),
-                    "io-late" => Some(Action::Fail(Fault::IoLate)),
-                    "full" => Some(Action::Fail(Fault::Full)),
-                    "busy" => Some(Action::Fail(Fault::Busy)),
-                    "job" => Some(Action::Fail(Fault::Job)),
-                    _ => None,
-                };
-                if let (Some(nth), Some(action)) = (nth, action) {
+                if let (Some(nth), Some(action)) = (nth, read_action(action)) {
                     faults.arm(name, nth, 1, action);
                 }
             }
@@ -164,15 +175,58 @@ mod armed {
                 }
                 found
             };
+            if action.is_some() {
+                record(name);
+            }
             match action {
                 None => Ok(()),
                 Some(Action::Fail(fault)) => Err(fault),
                 Some(Action::Abort) => std::process::abort(),
+                Some(Action::Stop) => {
+                    stop_process();
+                    Ok(())
+                }
+                Some(Action::Arm(other)) => {
+                    self.arm(&other, 1, 1, Action::Abort);
+                    Ok(())
+                }
                 Some(Action::Wait(gate)) => {
                     gate.pass();
                     Ok(())
                 }
             }
         }
+    }
+
+    fn read_action(text: &str) -> Option<Action> {
+        Some(match text {
+            "abort" => Action::Abort,
+            "stop" => Action::Stop,
+            "io" => Action::Fail(Fault::Io),
+            "io-late" => Action::Fail(Fault::IoLate),
+            "full" => Action::Fail(Fault::Full),
+            "busy" => Action::Fail(Fault::Busy),
+            "job" => Action::Fail(Fault::Job),
+            other => Action::Arm(other.strip_prefix("arm-")?.to_owned()),
+        })
+    }
+
+    /// Says that a fail point was met. A test that misses the line fails, so an error here is one as well.
+    fn record(name: &str) {
+        use std::io::Write as _;
+
+        let Some(path) = std::env::var_os("COUNTERFOIL_FAILPOINT_HITS") else { return };
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        drop(file.and_then(|mut file| {
+            writeln!(file, "{name}")?;
+            file.sync_data()
+        }));
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the stop arrives a moment after it was sent")]
+    fn stop_process() {
+        let own = std::process::id().to_string();
+        drop(std::process::Command::new("kill").args(["-STOP", &own]).status());
+        std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }

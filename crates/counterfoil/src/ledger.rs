@@ -259,6 +259,9 @@ impl Ledger {
                 Some(version) => view.operation.version > version,
                 None => view.ends_wait(self.inner.clock.now()),
             };
+            if over && view.operation.state.is_final() {
+                let _ = self.inner.store.faults().hit("c9_committed_not_told");
+            }
             let Some(woken) = woken.as_mut().as_pin_mut().filter(|_| !over) else { return Ok(view) };
             if tokio::time::timeout_at(deadline, woken).await.is_err() {
                 return self.look(caller, id).await;

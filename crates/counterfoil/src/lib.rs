@@ -35,6 +35,8 @@ pub mod secret_shapes;
 pub mod snapshot;
 pub mod state;
 pub mod store;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod time;
 pub mod verbs;
 #[cfg(feature = "sqlite")]

@@ -2,6 +2,7 @@
 //! there whole or not at all.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,7 @@
 //! The embedded executor against a real supplier over HTTP: what counts is the number of effects there.
 
+#![allow(clippy::unwrap_used, reason = "a test may end where its world does not stand")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -198,8 +198,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "another vendor account is fine",
         file: START,
-        old: "if first.scope != offer.scope {",
-        new: "if false {",
+        old: "if reached.is_some_and(|reached| reached.scope != offer.scope) {",
+        new: "if reached.is_some_and(|_| false) {",
     },
     Mutant {
         name: "an approval that is wanted is not waited for",

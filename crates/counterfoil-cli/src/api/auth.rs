@@ -9,17 +9,12 @@ use std::time::Duration;
 use counterfoil::caller::{Caller, Roles};
 use counterfoil::ledger::Ledger;
 use counterfoil::{Account, StoreError, Timestamp};
+use http::request::Parts;
 use http::{HeaderMap, header};
-use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use super::problem::Problem;
-
-/// How every token begins, so that scanners find one that leaked.
-pub const PREFIX: &str = "cf_";
-
-/// Random bytes of a token.
-const TOKEN_BYTES: usize = 32;
+use crate::secret;
 
 /// How old a look at the ledger may be.
 const FRESH: Duration = Duration::from_millis(500);
@@ -36,37 +31,37 @@ const TOKEN_MISSES: Allowance = Allowance { burst: 100.0, per_second: 10.0 };
 /// Unknown operation IDs that one account may ask for at once, and how many more each second.
 const ID_MISSES: Allowance = Allowance { burst: 1_000.0, per_second: 100.0 };
 
-/// A token as it is given out once, and the digest that is kept.
-///
-/// # Errors
-/// The system has no randomness to give.
-pub fn mint() -> Result<(String, [u8; 32]), getrandom::Error> {
-    let mut bytes = [0; TOKEN_BYTES];
-    getrandom::fill(&mut bytes)?;
-    let mut text = String::with_capacity(PREFIX.len() + 2 * TOKEN_BYTES);
-    text.push_str(PREFIX);
-    for byte in bytes {
-        for nibble in [byte >> 4, byte & 15] {
-            text.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0'));
-        }
-    }
-    let digest = digest(&text);
-    Ok((text, digest))
-}
-
-/// What is kept of a token.
-#[must_use]
-pub fn digest(token: &str) -> [u8; 32] {
-    Sha256::digest(token.as_bytes()).into()
-}
-
 /// An authenticated call.
 #[derive(Clone, Debug)]
 pub struct Session {
     /// Who calls and what they may do.
     pub caller: Arc<Caller>,
-    digest: [u8; 32],
-    peer: Option<IpAddr>,
+    shown: Shown,
+}
+
+/// What a caller showed.
+#[derive(Clone, Copy, Debug)]
+enum Shown {
+    /// A token with this digest.
+    Token { digest: [u8; 32], peer: Option<IpAddr> },
+    /// Nothing: it is this process itself.
+    Nothing,
+}
+
+/// The caller of a request that this process makes to itself, over a ledger that it has opened: whoever can open the
+/// file needs no token. It travels beside the request, where nothing that comes over a connection can put it.
+#[derive(Clone, Debug)]
+pub struct Own(pub Arc<Caller>);
+
+impl Session {
+    /// Whether this process calls itself.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        match self.shown {
+            Shown::Nothing => true,
+            Shown::Token { .. } => false,
+        }
+    }
 }
 
 /// Looks tokens up.
@@ -101,18 +96,20 @@ impl Authority {
     ///
     /// # Errors
     /// `unauthenticated`, `too-many-requests`, or what the store could not do.
-    pub async fn authenticate(&self, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Session, Problem> {
-        let Some(token) = bearer(headers) else {
+    pub async fn authenticate(&self, parts: &Parts, peer: Option<IpAddr>) -> Result<Session, Problem> {
+        if let Some(Own(caller)) = parts.extensions.get::<Own>() {
+            return Ok(Session { caller: caller.clone(), shown: Shown::Nothing });
+        }
+        let Some(token) = bearer(&parts.headers) else {
             return Err(Problem::new(
                 "unauthenticated",
                 "There is no bearer token in the header Authorization.",
             ));
         };
-        let well_formed = token.len() == PREFIX.len() + 2 * TOKEN_BYTES && token.starts_with(PREFIX);
-        if !well_formed {
+        if !secret::well_formed(token) {
             return Err(self.unknown_token(peer));
         }
-        self.look(digest(token), peer).await
+        self.look(secret::digest(token), peer).await
     }
 
     /// Asks again for a caller that waited: what it waited for is shown only to somebody who may still see it.
@@ -120,7 +117,10 @@ impl Authority {
     /// # Errors
     /// As [`Authority::authenticate`].
     pub async fn again(&self, session: &Session) -> Result<Session, Problem> {
-        self.look(session.digest, session.peer).await
+        match session.shown {
+            Shown::Token { digest, peer } => self.look(digest, peer).await,
+            Shown::Nothing => Ok(session.clone()),
+        }
     }
 
     /// Counts a call for an operation that is not there.
@@ -143,7 +143,7 @@ impl Authority {
             lives && bool::from(seen.digest.ct_eq(&digest))
         });
         match current {
-            Some(seen) => Ok(Session { caller: seen.caller, digest, peer }),
+            Some(seen) => Ok(Session { caller: seen.caller, shown: Shown::Token { digest, peer } }),
             None => Err(self.unknown_token(peer)),
         }
     }
@@ -252,13 +252,5 @@ mod tests {
         assert!(misses.take(&"b", at(0)));
         assert!(misses.take(&"a", at(1)));
         assert!(!misses.take(&"a", at(1)));
-    }
-
-    #[test]
-    fn tokens_carry_256_random_bits_and_their_prefix() {
-        let (one, two) = (mint().unwrap(), mint().unwrap());
-        assert_ne!(one.0, two.0);
-        assert!(one.0.starts_with(PREFIX) && one.0.len() == 67);
-        assert_eq!(digest(&one.0), one.1);
     }
 }

@@ -24,7 +24,9 @@ pub(super) async fn approve(State(app): State<App>, request: Request) -> Result<
     let ApproveBody { fingerprint, acknowledges, if_version } = ApproveBody::parse(&bytes)?;
     let decided =
         app.ledger().approve(&session.caller, id.clone(), fingerprint, acknowledges, if_version).await;
+    // A command that only decides does not stay to see an attempt through.
     if let Ok(view) = &decided
+        && !session.is_own()
         && view.operation.wish
         && view.next.action == Action::Retry
     {

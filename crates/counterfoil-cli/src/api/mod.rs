@@ -40,6 +40,7 @@ use self::metrics::Metrics;
 pub use self::openapi::document;
 pub use self::problem::{Problem, Sent};
 pub use self::representation::{Representation, segment};
+pub use self::tools::undeployed;
 use crate::config::Limits;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
@@ -117,7 +118,7 @@ impl App {
 
     /// The caller of a request, with the role that the call needs: the first two checks of every call.
     async fn enter(&self, parts: &Parts, need: Need) -> Result<Session, Problem> {
-        let session = self.authority().authenticate(&parts.headers, peer(parts)).await?;
+        let session = self.authority().authenticate(parts, peer(parts)).await?;
         session.caller.needs(need)?;
         Ok(session)
     }

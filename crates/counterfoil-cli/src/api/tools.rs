@@ -143,6 +143,12 @@ impl ToolBody {
     }
 }
 
+/// A tool as it would be shown by a ledger that does not exist yet: the first version of its declaration, not paused.
+#[must_use]
+pub fn undeployed(tool: &Tool) -> impl Serialize {
+    ToolBody::of(1, tool, &[])
+}
+
 impl RecoveryPlan {
     fn of(recovery: &Recovery) -> Self {
         let place = recovery.place().map(ToString::to_string);
@@ -204,7 +210,7 @@ fn declared(app: &App, caller: &Caller, name: &ToolName) -> Result<(u32, Arc<Too
 /// `GET /v1/tools`.
 pub(super) async fn list(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
-    let session = app.authority().authenticate(&parts.headers, peer(&parts)).await?;
+    let session = app.authority().authenticate(&parts, peer(&parts)).await?;
     refuse_query(&parts)?;
     let pauses = app.ledger().store().pauses().await?;
     let items = app
@@ -221,7 +227,7 @@ pub(super) async fn list(State(app): State<App>, request: Request) -> Result<Res
 /// `GET /v1/tools/{name}`.
 pub(super) async fn show(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
-    let session = app.authority().authenticate(&parts.headers, peer(&parts)).await?;
+    let session = app.authority().authenticate(&parts, peer(&parts)).await?;
     let name = tool_name(&parts)?;
     refuse_query(&parts)?;
     let (version, tool) = declared(&app, &session.caller, &name)?;

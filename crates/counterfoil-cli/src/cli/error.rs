@@ -63,9 +63,12 @@ impl CommandError {
         self
     }
 
-    /// The exit code.
+    /// The exit code: that of the operation's state where the problem tells it.
     #[must_use]
     pub fn exit(&self) -> Exit {
+        if let Some("approval-required" | "blocked-by-operation") = self.slug {
+            return Exit::Waiting;
+        }
         match self.kind {
             Kind::Usage => Exit::Usage,
             Kind::Config | Kind::Refused | Kind::Environment | Kind::BrokenPipe | Kind::Internal => {

@@ -14,6 +14,7 @@ use counterfoil::snapshot::PauseDraft;
 use counterfoil::store::MarkState;
 use counterfoil::store::sqlite::SqliteStore;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{CommandError, Kind};
@@ -38,6 +39,9 @@ pub struct ServeArgs {
     /// Use this ledger instead: `sqlite:PATH`
     #[arg(long, value_name = "DATABASE")]
     pub database: Option<String>,
+    /// End as after SIGTERM when standard input ends: with whoever started it, however that one ends
+    #[arg(long, hide = true)]
+    pub until_input_ends: bool,
 }
 
 impl ServeArgs {
@@ -73,7 +77,7 @@ pub fn run(args: &ServeArgs, context: &mut Context<'_>) -> Result<Exit, CommandE
     let config = context.config()?;
     log_to_stderr();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let ended = runtime.block_on(serve(&config, args.paused, context));
+    let ended = runtime.block_on(serve(&config, args, context));
     // Whatever still runs had its time; nothing of it can be recorded any more.
     runtime.shutdown_timeout(Duration::from_millis(100));
     ended
@@ -96,13 +100,13 @@ enum End {
     Failed(CommandError),
 }
 
-async fn serve(config: &Config, paused: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let mut ends = Ends::new()?;
+async fn serve(config: &Config, args: &ServeArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut ends = Ends::new(args.until_input_ends)?;
     let mut hang_up = signal(SignalKind::hangup())?;
     let ledger = open(config).await?;
     let store = ledger.store().clone();
     warn_of_mark(store.mark_state(), context)?;
-    if paused {
+    if args.paused {
         let note = "started with --paused".to_owned();
         store.pause(PauseDraft { tool: None, scope: None, by: "serve".to_owned(), note }).await?;
     }
@@ -269,21 +273,35 @@ async fn reload(ledger: &Ledger, before: &Config, overrides: &Overrides) -> anyh
     Ok(())
 }
 
-/// The signals that end a server.
+/// What ends a server.
 struct Ends {
     terminate: Signal,
     interrupt: Signal,
+    /// Told once, and never where standard input is not watched.
+    input: Arc<Notify>,
 }
 
 impl Ends {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    fn new(until_input_ends: bool) -> std::io::Result<Self> {
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let input = Arc::new(Notify::new());
+        if until_input_ends {
+            let ended = Arc::clone(&input);
+            // A thread outside the runtime, which would wait for the read when it ends first.
+            std::thread::Builder::new().name("until-input-ends".to_owned()).spawn(move || {
+                // Nothing is expected there; an error is an end as well.
+                drop(std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
+                ended.notify_one();
+            })?;
+        }
+        Ok(Self { terminate, interrupt, input })
     }
 
     async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            () = self.input.notified() => {}
         }
     }
 }

@@ -141,7 +141,7 @@ impl Agent {
     ///
     /// # Errors
     /// If one is not.
-    pub(crate) async fn err(&self, action: &Action) -> anyhow::Result<()> {
+    pub(crate) async fn make_mistakes(&self, action: &Action) -> anyhow::Result<()> {
         let again = format!("{}-again", action.id);
         let say = |tone, text: &str| self.story.event(&action.id, tone, text);
         say(Tone::Fault, "the agent has lost the ID and asks for the same thing under a new one");

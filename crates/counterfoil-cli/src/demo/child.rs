@@ -23,11 +23,16 @@ pub(crate) fn free_port() -> anyhow::Result<u16> {
     let width = u64::from(PORTS.end - PORTS.start);
     for _ in 0..PORT_TRIES {
         let Ok(offset) = u16::try_from(OsRandom.next() % width) else { continue };
-        if TcpListener::bind(local(PORTS.start + offset)).is_ok() {
+        if is_free(PORTS.start + offset) {
             return Ok(PORTS.start + offset);
         }
     }
     anyhow::bail!("no free port between {} and {}", PORTS.start, PORTS.end)
+}
+
+/// Whether nobody listens on that port now.
+pub(crate) fn is_free(port: u16) -> bool {
+    TcpListener::bind(local(port)).is_ok()
 }
 
 /// That port on this machine.

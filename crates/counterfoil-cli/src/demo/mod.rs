@@ -5,8 +5,8 @@
 //!                                     own process, killed          answers lost, late, twice, refused
 //! ```
 //!
-//! What goes wrong is drawn from a seed ([`plan`]), played with real processes ([`stage`]), and judged
-//! by the suppliers' own databases after everything has ended ([`verdict`]). With
+//! What goes wrong is drawn from a seed (`plan`), played with real processes (`stage`), and judged
+//! by the suppliers' own databases after everything has ended (`verdict`). With
 //! `--without-counterfoil` the same script runs through a loop that sends until it hears of a success.
 
 mod actions;
@@ -55,6 +55,13 @@ pub struct Options {
     /// Let the supplier break its promise to know its keys: the demo has to notice.
     pub forget_keys: bool,
 }
+
+const INTRODUCTION: &[&str] = &[
+    "An agent asks Counterfoil, Counterfoil asks a supplier, and on the way something breaks. Whoever hears",
+    "nothing asks again, with the same operation ID. In the end each action must be done once, or not at all.",
+];
+const NAIVE_INTRODUCTION: &[&str] =
+    &["The loop asks a supplier directly. When it hears nothing, it sends the same thing again."];
 
 /// A random seed that is short enough to type.
 const SEED_BOUND: u64 = 1_000_000;
@@ -115,7 +122,11 @@ fn introduce(story: Story, seed: u64, options: &Options) {
         options.actions
     );
     story.line(Tone::Heading, &text);
-    story.line(Tone::Quiet, "! a fault   + settled   ? a person is asked   x must not happen");
+    for line in if options.without_counterfoil { NAIVE_INTRODUCTION } else { INTRODUCTION } {
+        story.line(Tone::Quiet, line);
+    }
+    story.line(Tone::Plain, "");
+    story.line(Tone::Quiet, "! something goes wrong   + settled   ? a person is asked   x must not happen");
     story.line(Tone::Plain, "");
 }
 

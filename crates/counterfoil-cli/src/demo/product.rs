@@ -41,7 +41,18 @@ impl Product {
     /// # Errors
     /// If a step fails; with the server's last words if it did not start.
     pub(crate) async fn start(folder: &Path, actions: &[&Action], shops: &[Shop]) -> anyhow::Result<Self> {
-        let address = child::local(child::free_port()?);
+        loop {
+            let port = child::free_port()?;
+            match Self::start_on(port, folder, actions, shops).await {
+                // Somebody else was quicker.
+                Err(_) if !child::is_free(port) => {}
+                started => return started,
+            }
+        }
+    }
+
+    async fn start_on(port: u16, folder: &Path, actions: &[&Action], shops: &[Shop]) -> anyhow::Result<Self> {
+        let address = child::local(port);
         let config = folder.join("counterfoil.toml");
         let text = configuration(address, actions, shops);
         let file = config.clone();
@@ -67,7 +78,9 @@ impl Product {
         let log = on_disk(move || File::options().create(true).append(true).open(path)).await;
         let log = log.context("open the server's log")?;
         let mut command = child::this_binary()?;
-        command.arg("serve").arg("--config").arg(&self.config).stdout(Stdio::null()).stderr(log);
+        // The server ends with its input, so that it does not outlive the demo even if that is killed.
+        command.args(["serve", "--until-input-ends", "--config"]).arg(&self.config);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
         let mut process = command.spawn().context("start the server")?;
         let deadline = tokio::time::Instant::now() + START_LIMIT;
         while !self.ready().await {

@@ -23,6 +23,9 @@ use super::trace::Trace;
 const AT_ONCE: usize = 12;
 /// How many callers ask for the same action in [`Fault::ConcurrentRetries`].
 const CALLERS: usize = 8;
+/// So many sends of one action get no answer until the kill. On a slow machine the second one may
+/// leave before that, and must not bring the receipt.
+const HELD_SENDS: u32 = 8;
 /// How long a scene waits for what it is about to happen.
 const SCENE_LIMIT: Duration = Duration::from_secs(15);
 const SCENE_POLL: Duration = Duration::from_millis(20);
@@ -372,7 +375,7 @@ impl Stage {
         }
         if let Some(held) = played.ended.iter().find(|ended| ended.shown.as_ref().is_some_and(Shown::held)) {
             self.story.heading("Two mistakes of the agent's own");
-            agent.err(&held.action).await?;
+            agent.make_mistakes(&held.action).await?;
         }
         for ended in &mut played.ended {
             ended.shown = agent.look(&ended.action.id).await?;
@@ -385,7 +388,7 @@ impl Stage {
         let shop = self.shop(part.action.supplier)?;
         let mark = self.trace().mark(&part.action);
         for fault in part.faults().filter_map(Fault::at_supplier) {
-            shop.arm(&fault, &mark).await?;
+            shop.arm(&fault, &mark, if part.fault == Fault::KilledMidway { HELD_SENDS } else { 1 }).await?;
         }
         let faults: Vec<&str> = part.faults().map(Fault::words).collect();
         let text = format!("{}: {}", part.action.title, faults.join(", then "));

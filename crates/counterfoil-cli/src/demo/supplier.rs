@@ -51,16 +51,23 @@ impl Shop {
             Supplier::Mill if !forgets => "dedupe",
             Supplier::Mill | Supplier::Dairy => "forgetful",
         };
-        let shop = Self {
-            who,
-            address: child::local(child::free_port()?),
-            flavour,
-            database: folder.join(format!("{}.db", who.label())),
-            process: Mutex::new(None),
-            struck: Mutex::default(),
-        };
-        shop.open().await?;
-        Ok(shop)
+        loop {
+            let port = child::free_port()?;
+            let shop = Self {
+                who,
+                address: child::local(port),
+                flavour,
+                database: folder.join(format!("{}.db", who.label())),
+                process: Mutex::new(None),
+                struck: Mutex::default(),
+            };
+            match shop.open().await {
+                Ok(()) => return Ok(shop),
+                // Somebody else was quicker.
+                Err(_) if !child::is_free(port) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// The process's number, while there is one.
@@ -123,20 +130,21 @@ impl Shop {
         }
     }
 
-    /// Lets `fault` strike the next write that contains `text`.
+    /// Lets `fault` strike the next `times` writes that contain `text`.
     ///
     /// # Errors
     /// If the supplier did not take it.
-    pub(crate) async fn arm(&self, fault: &Value, text: &str) -> anyhow::Result<()> {
-        let body = json!({ "target": { "writes_containing": text }, "fault": fault });
+    pub(crate) async fn arm(&self, fault: &Value, text: &str, times: u32) -> anyhow::Result<()> {
+        let body = json!({ "target": { "writes_containing": text }, "fault": fault, "times": times });
         self.steer("POST", "/sim/faults", &body).await.map(drop)
     }
 
-    /// Lets the held answers go.
+    /// Takes back what has not struck, and lets the held answers go.
     ///
     /// # Errors
     /// If the supplier did not take it.
     pub(crate) async fn release(&self) -> anyhow::Result<()> {
+        self.steer("DELETE", "/sim/faults", &Value::Null).await?;
         self.steer("POST", "/sim/release", &Value::Null).await.map(drop)
     }
 

@@ -114,8 +114,13 @@ impl Verdict {
 
     /// Tells it to a person.
     pub(crate) fn tell(&self, story: Story) {
-        story.heading("Counted in the suppliers' own databases");
-        let faults: Vec<String> = self.faults.iter().map(|(name, times)| format!("{name} {times}")).collect();
+        story.heading("What went wrong");
+        for fault in Fault::ALL {
+            let times = self.faults.get(fault.name()).copied().unwrap_or(0);
+            let tone = if times == 0 { Tone::Bad } else { Tone::Quiet };
+            story.event(&format!("{times:>4}"), tone, fault.words());
+        }
+        story.heading("What came of it, counted in the suppliers' own databases");
         let duplicates = if self.duplicates == 0 { Tone::Good } else { Tone::Bad };
         let naive = self.mode == "naive";
         for (name, count, tone, meaning) in [
@@ -136,16 +141,12 @@ impl Verdict {
                 story.event(name, tone, &format!("{count:>4}   {meaning}"));
             }
         }
-        story.event("faults", Tone::Quiet, &faults.join(", "));
         for violation in self.violations.iter().take(VIOLATIONS_TOLD) {
             story.event("", Tone::Bad, violation);
         }
         if self.violations.len() > VIOLATIONS_TOLD {
             let more = self.violations.len() - VIOLATIONS_TOLD;
             story.event("", Tone::Bad, &format!("and {more} more; --json lists them all"));
-        }
-        for (name, _) in self.faults.iter().filter(|(_, times)| **times == 0) {
-            story.event(name, Tone::Bad, "did not strike");
         }
         story.line(Tone::Plain, "");
         self.close(story);
@@ -158,12 +159,12 @@ impl Verdict {
             ("naive", _) => (
                 Tone::Heading,
                 format!(
-                    "{} of {} effects were not wanted. The same with it: {command}",
+                    "{} of {} effects nobody wanted. The same script with Counterfoil: {command}",
                     self.duplicates, self.effects
                 ),
             ),
             (_, true) => (Tone::Good, format!("No action was done twice, in {seconds}.")),
-            (_, false) => (Tone::Bad, "The claims do not hold. Please report this with the seed.".to_owned()),
+            (_, false) => (Tone::Bad, "This must not happen. Please report it with the seed.".to_owned()),
         };
         story.line(tone, &text);
         if self.mode != "naive" {

@@ -230,6 +230,10 @@ impl End<'_> {
         {
             return Ok(Decided::reply(snapshot.view()?));
         }
+        // The first recorded decision wins: a no after a yes that is in force is told so.
+        if self.code == RejectionCode::ApprovalDenied && approved(operation, snapshot)? {
+            return Err(Refusal::WrongState(operation.state.label()));
+        }
         let mut draft = Draft::of(operation, snapshot.now);
         let mut ended = rejection(self.code, snapshot.now);
         ended.detail = self.reason.map(str::to_owned);
@@ -251,6 +255,14 @@ impl End<'_> {
         let (operation, changes) = draft.into_changes();
         Ok(Decided { changes, reply: snapshot.view_of(operation)? })
     }
+}
+
+/// Whether somebody said yes, and it is still valid.
+fn approved(operation: &Operation, snapshot: &Snapshot) -> Result<bool, Refusal> {
+    let context = snapshot.context(&operation.tool)?;
+    let Some((_, current)) = context.current else { return Ok(false) };
+    let need = decide::approval_need(operation, &context.facts(), current, context.now);
+    Ok(operation.approval.is_some() && need == ApprovalNeed::No)
 }
 
 fn decided_by(operation: &Operation, caller: &Caller) -> bool {

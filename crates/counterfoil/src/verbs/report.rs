@@ -29,6 +29,8 @@ pub struct Report {
     pub attempt: u32,
     /// The claim it was made under.
     pub fence: FencingToken,
+    /// The scope that the attempt is recorded under: credential refusals are counted for it.
+    pub scope: Option<String>,
     /// Who reports.
     pub worker: WorkerName,
     /// What was found.
@@ -58,7 +60,7 @@ impl Verb for Report {
             action: None,
             peers: false,
             named: &[],
-            scope: None,
+            scope: self.scope.as_deref(),
             bucket: None,
         }
     }

@@ -297,6 +297,7 @@ impl Book {
             id: before.id.clone(),
             attempt: u32::from(job.number),
             fence: FencingToken(u64::from(job.fence)),
+            scope: None,
             worker: worker(),
             finding,
             random: 0,

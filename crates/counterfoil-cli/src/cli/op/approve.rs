@@ -3,15 +3,16 @@
 use clap::Args;
 
 use counterfoil::OperationId;
+use serde_json::Map;
 
+use super::decision;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::globals::Context;
-use crate::cli::not_wired::not_wired;
 
 /// Approve what is stored under this ID
 ///
-/// Whoever prepared an operation cannot approve it.
+/// Whoever prepared an operation cannot approve it. On a database you are `os:USER`; a token has a name of its own.
 #[derive(Clone, Debug, Args)]
 pub struct ApproveArgs {
     /// The operation ID
@@ -32,6 +33,14 @@ pub struct ApproveArgs {
 ///
 /// # Errors
 /// Where the operation cannot be approved now, or by this principal.
-pub(super) fn run(_args: &ApproveArgs, _context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    not_wired("op approve")
+pub(super) fn run(args: &ApproveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut body = Map::new();
+    body.insert("fingerprint".to_owned(), args.fingerprint.clone().into());
+    if let Some(acknowledges) = &args.acknowledges {
+        body.insert("acknowledges".to_owned(), acknowledges.as_str().into());
+    }
+    if let Some(version) = args.if_version {
+        body.insert("if_version".to_owned(), version.into());
+    }
+    decision::run(&args.id, "/approve", body, context)
 }

@@ -3,11 +3,12 @@
 use clap::Args;
 
 use counterfoil::OperationId;
+use serde_json::Map;
 
+use super::decision;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::globals::Context;
-use crate::cli::not_wired::not_wired;
 
 /// Deny an operation: it ends rejected and nothing is sent
 #[derive(Clone, Debug, Args)]
@@ -24,6 +25,7 @@ pub struct DenyArgs {
 ///
 /// # Errors
 /// Where the operation can no longer be denied.
-pub(super) fn run(_args: &DenyArgs, _context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    not_wired("op deny")
+pub(super) fn run(args: &DenyArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let body = Map::from_iter([("reason".to_owned(), args.reason.clone().into())]);
+    decision::run(&args.id, "/deny", body, context)
 }

@@ -2,14 +2,16 @@
 
 use clap::Args;
 
+use counterfoil::guard::Stage;
 use counterfoil::{Task, ToolName};
 
 use super::StateArg;
-
+use super::operation::Operation;
+use crate::cli::database::{self, Missing};
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::globals::Context;
-use crate::cli::not_wired::not_wired;
+use crate::cli::target::{Target, Whose, with_query};
 
 /// List operations, newest first
 #[derive(Clone, Debug, Args)]
@@ -50,6 +52,61 @@ pub struct ListArgs {
 ///
 /// # Errors
 /// Where a filter cannot be read, or the ledger cannot be used.
-pub(super) fn run(_args: &ListArgs, _context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    not_wired("op list")
+pub(super) fn run(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    database::block_on(async {
+        let target = Target::open(context, Missing::Refuse, Whose::OneAccount).await?;
+        let (answer, listing) = target.page(path(args)).await?;
+        target.close().await;
+        if context.out.json {
+            context.out.line(&answer.body)?;
+            return Ok(Exit::Done);
+        }
+        let heads = ["ID", "STATE", "TOOL", "CREATED", "NEXT", "REFERENCE"];
+        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        for item in &listing.items {
+            rows.push(row(&Operation::read(item.get())?));
+        }
+        context.out.table(&rows)?;
+        if let Some(cursor) = &listing.next_cursor {
+            context.out.note(format!("there are more: --cursor {cursor}"))?;
+        }
+        Ok(Exit::Done)
+    })
+}
+
+fn path(args: &ListArgs) -> String {
+    let flag = |set: bool| set.then(|| "true".to_owned());
+    with_query(
+        "/v1/operations",
+        &[
+            ("state", args.state.map(|state| Stage::from(state).label().to_owned())),
+            ("tool", args.tool.as_ref().map(ToString::to_string)),
+            ("task", args.task.as_ref().map(ToString::to_string)),
+            ("held", flag(args.held)),
+            ("unresolved", flag(args.unresolved)),
+            ("reference", args.reference.clone()),
+            ("created_after", args.created_after.clone()),
+            ("created_before", args.created_before.clone()),
+            ("limit", args.limit.map(|limit| limit.to_string())),
+            ("cursor", args.cursor.clone()),
+        ],
+    )
+}
+
+fn row(operation: &Operation) -> Vec<String> {
+    let next = &operation.next;
+    let next = match (&next.at, &next.reason) {
+        (Some(at), _) => format!("{} at {at}", next.action),
+        (None, Some(reason)) => format!("{} ({reason})", next.action),
+        (None, None) => next.action.clone(),
+    };
+    let reference = operation.receipt.as_ref().and_then(|receipt| receipt.reference.clone());
+    vec![
+        operation.id.clone(),
+        operation.standing(),
+        operation.tool.clone(),
+        operation.created_at.clone(),
+        next,
+        reference.unwrap_or_else(|| "-".to_owned()),
+    ]
 }

@@ -1,9 +1,12 @@
 //! `counterfoil op`
 
 mod approve;
+mod decision;
 mod deny;
+mod evidence;
 mod execute;
 mod list;
+mod operation;
 mod prepare;
 mod show;
 mod withdraw;

@@ -3,11 +3,12 @@
 use clap::Args;
 
 use counterfoil::OperationId;
+use serde_json::Map;
 
+use super::decision;
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::globals::Context;
-use crate::cli::not_wired::not_wired;
 
 /// Withdraw an operation that has not started: it ends rejected
 #[derive(Clone, Debug, Args)]
@@ -21,6 +22,6 @@ pub struct WithdrawArgs {
 ///
 /// # Errors
 /// Where the operation has started.
-pub(super) fn run(_args: &WithdrawArgs, _context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    not_wired("op withdraw")
+pub(super) fn run(args: &WithdrawArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    decision::run(&args.id, "/withdraw", Map::new(), context)
 }

@@ -3,6 +3,7 @@
 mod create;
 mod list;
 mod revoke;
+mod shown;
 
 use clap::{Subcommand, ValueEnum};
 
@@ -39,6 +40,20 @@ pub enum RoleArg {
     Auditor,
     /// Tokens, configuration, pause, states of all accounts
     Operator,
+}
+
+impl RoleArg {
+    /// The name as it is stored.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Worker => "worker",
+            Self::Approver => "approver",
+            Self::Auditor => "auditor",
+            Self::Operator => "operator",
+        }
+    }
 }
 
 /// Runs the command.

@@ -1,5 +1,7 @@
 //! `counterfoil tool`
 
+pub(crate) mod body;
+mod halt;
 mod list;
 mod pause;
 mod plan;

@@ -7,7 +7,6 @@ use counterfoil::ToolName;
 use crate::cli::error::{CommandError, Kind};
 use crate::cli::exit::Exit;
 use crate::cli::globals::Context;
-use crate::cli::not_wired::not_wired;
 use crate::plan;
 use crate::suggest::nearest;
 
@@ -25,10 +24,13 @@ pub struct PlanArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// Where there is no such tool, the configuration does not load, or the server does not answer.
+/// Where there is no such tool, the configuration does not load, or a server is named.
 pub(super) fn run(args: &PlanArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    if context.remote()?.is_some() {
-        return plan_of_server();
+    if context.globals.server.is_some() {
+        return Err(CommandError::usage(
+            "a plan is made from the configuration, which a server does not hand out",
+            "run it where the file is, without --server; `counterfoil tool list` works on both",
+        ));
     }
     let config = context.config()?;
     let Some(declared) = config.tools.get(&args.tool) else {
@@ -47,9 +49,4 @@ pub(super) fn run(args: &PlanArgs, context: &mut Context<'_>) -> Result<Exit, Co
         context.out.text(plan.to_string())?;
     }
     Ok(Exit::Done)
-}
-
-/// The plan as a running server has it.
-fn plan_of_server() -> Result<Exit, CommandError> {
-    not_wired("tool plan --server")
 }

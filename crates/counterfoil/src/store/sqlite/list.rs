@@ -252,6 +252,20 @@ pub(super) fn next_due(connection: &Connection) -> Result<Option<Timestamp>, Fai
     Ok(at.map(Timestamp::from_millis))
 }
 
+/// Every account that has operations, or tokens that were not revoked. One index look per account, however many
+/// operations there are.
+pub(super) fn accounts(connection: &Connection) -> Result<Vec<Account>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "WITH RECURSIVE owners (account) AS (SELECT min(account) FROM counterfoil_operations UNION ALL \
+         SELECT (SELECT min(o.account) FROM counterfoil_operations o WHERE o.account > owners.account) \
+         FROM owners WHERE owners.account IS NOT NULL) \
+         SELECT account FROM owners WHERE account IS NOT NULL \
+         UNION SELECT account FROM counterfoil_tokens WHERE revoked_at IS NULL ORDER BY 1",
+    )?;
+    let rows = statement.query_map([], |row| Ok(Account::from_stored(&row.get::<_, String>(0)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 /// How many operations there are of each kind.
 pub(super) fn census(connection: &Connection, account: Option<&Account>) -> Result<Census, Failure> {
     let (counted, oldest) = match account {

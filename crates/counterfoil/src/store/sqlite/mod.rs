@@ -115,6 +115,12 @@ impl SqliteStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
+    /// The fail points of this ledger. Empty, and without effect, outside of tests.
+    #[must_use]
+    pub fn faults(&self) -> &crate::faults::Faults {
+        &self.inner.shared.faults
+    }
+
     /// Runs a verb: load, decide and write in one durable commit, shared with whoever else waits.
     ///
     /// A crash before the commit leaves nothing of it; a crash after it leaves all of it. Dropping the future does not
@@ -386,6 +392,14 @@ impl SqliteStore {
     pub async fn token_by_digest(&self, digest: &[u8; 32]) -> Result<Option<Token>, StoreError> {
         let digest = *digest;
         self.fetch(move |connection| tokens::by_digest(connection, &digest)).await
+    }
+
+    /// Every account that has operations, or tokens that were not revoked.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn accounts(&self) -> Result<Vec<Account>, StoreError> {
+        self.fetch(list::accounts).await
     }
 
     /// Counts of one account or of all.

@@ -61,7 +61,7 @@ impl SqliteOptions {
             batch: 256,
             mark: true,
             skew: crate::recovery::DEFAULT_SKEW,
-            faults: Arc::new(Faults::default()),
+            faults: Arc::new(Faults::of_process()),
             #[cfg(feature = "testing")]
             trace: None,
         }

@@ -1,0 +1,132 @@
+//! The ledger of the configuration, opened by the command itself.
+
+use std::future::Future;
+use std::path::Path;
+
+use counterfoil::store::sqlite::{SqliteOptions, SqliteStore};
+use counterfoil::{Account, Principal};
+
+use super::error::{CommandError, Kind};
+use super::globals::Context;
+use crate::config::{Config, Database};
+
+/// Runs one command's asynchronous part to its end.
+///
+/// # Errors
+/// As the part, or where the system grants no threads.
+pub fn block_on<T>(work: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(work)
+}
+
+/// Whether a command may begin a new ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It writes something that a ledger may begin with.
+    Create,
+    /// It reads or decides: a missing file is most likely the wrong one.
+    Refuse,
+}
+
+/// Where the ledger lies.
+///
+/// # Errors
+/// Where there is none and the command needs one.
+pub fn place(config: &Config, missing: Missing) -> Result<&Path, CommandError> {
+    let Database::Sqlite(path) = &config.server.database;
+    if missing == Missing::Refuse && !path.exists() {
+        return Err(CommandError::environment(
+            format!("there is no ledger at {}", path.display()),
+            "`counterfoil token create` and `counterfoil serve` begin one; --config names another configuration",
+        ));
+    }
+    Ok(path)
+}
+
+/// Opens the ledger without declaring tools: for what concerns no operation.
+///
+/// # Errors
+/// Where the file cannot be a ledger.
+pub fn open(config: &Config, missing: Missing) -> Result<SqliteStore, CommandError> {
+    let path = place(config, missing)?;
+    SqliteStore::open(path, SqliteOptions::default()).map_err(|error| unusable(path, &error))
+}
+
+/// A ledger that cannot be opened, with the file that it is about.
+pub fn unusable(path: &Path, error: &counterfoil::StoreError) -> CommandError {
+    CommandError {
+        kind: Kind::Environment,
+        slug: Some(error.code()),
+        message: format!("{}: {error}", path.display()),
+        hints: vec!["the configuration names the ledger as server.database".to_owned()],
+    }
+}
+
+/// The account to work in: the one that is named, or the only one that the ledger knows.
+///
+/// # Errors
+/// Where none is named and the ledger knows none or several.
+pub async fn account(context: &Context<'_>, store: &SqliteStore) -> Result<Account, CommandError> {
+    if let Some(account) = &context.globals.account {
+        return Ok(account.clone());
+    }
+    let known = store.accounts().await?;
+    match known.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => Err(CommandError::usage(
+            "the ledger knows no account yet",
+            "name one with --account NAME: its first token or operation begins it",
+        )),
+        several => {
+            let names: Vec<&str> = several.iter().take(8).map(Account::as_str).collect();
+            let more = if several.len() > names.len() { " and others" } else { "" };
+            let hint = format!("choose with --account; known are {}{more}", names.join(", "));
+            Err(CommandError::usage("the ledger knows several accounts", hint))
+        }
+    }
+}
+
+/// Who acts on a database: the user of the operating system, as `os:USER`. It is a name for the evidence, not a proof:
+/// whoever can write the file can write anything into it.
+///
+/// # Errors
+/// Where the user has no name that fits.
+pub fn principal(context: &Context<'_>) -> Result<Principal, CommandError> {
+    let variable = |name: &str| context.overrides.variables.get(name).filter(|value| !value.is_empty());
+    let user = variable("USER").or_else(|| variable("LOGNAME")).or_else(|| variable("USERNAME"));
+    let named = match user {
+        Some(user) => user.clone(),
+        None => numbered()?,
+    };
+    Principal::parse(&format!("os:{named}")).map_err(|error| {
+        CommandError::environment(
+            format!("the user's name is no principal: it {}", error.problem),
+            "set USER to a name of letters, digits and . _ : -",
+        )
+    })
+}
+
+/// The user's number, from the files of the process: environments of services often name nobody.
+#[cfg(target_os = "linux")]
+fn numbered() -> Result<String, CommandError> {
+    use std::os::unix::fs::MetadataExt as _;
+    Ok(std::fs::metadata("/proc/self")?.uid().to_string())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn numbered() -> Result<String, CommandError> {
+    Err(CommandError::environment("the environment names no user", "set USER"))
+}
+
+/// For commands whose subject is the database itself.
+///
+/// # Errors
+/// Where a server is named.
+pub fn only_here(context: &Context<'_>, command: &str) -> Result<(), CommandError> {
+    match context.globals.server {
+        None => Ok(()),
+        Some(_) => Err(CommandError::usage(
+            format!("{command} works on the database, not through a server"),
+            "run it where the database is, without --server; a running server sees the change within a second",
+        )),
+    }
+}

@@ -1,0 +1,275 @@
+//! An operation as a person reads it in a terminal: the members of the API's representation, aligned.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use counterfoil::guard::Stage;
+
+use crate::cli::error::{CommandError, Kind};
+use crate::cli::exit::Exit;
+use crate::cli::output::{Output, visible};
+
+/// What is shown of an operation.
+#[derive(Debug, Deserialize)]
+pub(super) struct Operation {
+    pub(super) id: String,
+    pub(super) account: String,
+    pub(super) tool: String,
+    arguments: Box<RawValue>,
+    fingerprint: String,
+    version: u64,
+    task: Option<String>,
+    distinct_from: Vec<String>,
+    accepted_by: Option<Box<RawValue>>,
+    pub(super) state: String,
+    pub(super) held: bool,
+    pub(super) next: Next,
+    approval: Approval,
+    attempts: Vec<Attempt>,
+    pub(super) receipt: Option<Receipt>,
+    rejection: Option<Rejection>,
+    closed: Option<Closed>,
+    recovery: Recovery,
+    replayed: bool,
+    duplicate_suspected: bool,
+    pub(super) created_at: String,
+    updated_at: String,
+    receipt_expires_at: Option<String>,
+}
+
+/// What happens next.
+#[derive(Debug, Deserialize)]
+pub(super) struct Next {
+    pub(super) action: String,
+    pub(super) at: Option<String>,
+    pub(super) operation: Option<String>,
+    pub(super) reason: Option<String>,
+    not_before: Option<String>,
+    message: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Approval {
+    required: bool,
+    by: Option<String>,
+    at: Option<String>,
+    expires_at: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Attempt {
+    number: u32,
+    started_at: String,
+    outcome: Option<String>,
+    settled: bool,
+    marker: Option<String>,
+    status: Option<u16>,
+    error: Option<String>,
+    key: Option<String>,
+    reference: Option<String>,
+}
+
+/// What proves success.
+#[derive(Debug, Deserialize)]
+pub(super) struct Receipt {
+    pub(super) reference: Option<String>,
+    result: Option<ResultShown>,
+    source: String,
+    recorded_at: String,
+    truncated: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct ResultShown {
+    status: Option<u16>,
+    body: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Rejection {
+    code: String,
+    detail: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Closed {
+    by: String,
+    at: String,
+    note: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Recovery {
+    kind: String,
+    send_allowed_until: Option<String>,
+}
+
+impl Operation {
+    /// Reads the representation.
+    pub(super) fn read(body: &str) -> Result<Self, CommandError> {
+        serde_json::from_str(body).map_err(|_| {
+            CommandError::new(
+                Kind::Environment,
+                "the answer is no operation",
+                "check that --server names a Counterfoil server of this version",
+            )
+        })
+    }
+
+    /// The exit code of its state.
+    pub(super) fn exit(&self) -> Result<Exit, CommandError> {
+        match Stage::parse(&self.state) {
+            Some(stage) => Ok(Exit::of_stage(stage, self.held)),
+            None => Err(CommandError::new(
+                Kind::Environment,
+                "the server knows a state that this program does not",
+                "use the command line of the server's version",
+            )),
+        }
+    }
+
+    /// State, and whether a person must move it, in one word or two.
+    pub(super) fn standing(&self) -> String {
+        let held = if self.held { ", held" } else { "" };
+        let replayed = if self.replayed { ", replayed" } else { "" };
+        let doubt = if self.duplicate_suspected { ", duplicate suspected" } else { "" };
+        format!("{}{held}{replayed}{doubt}", self.state)
+    }
+
+    /// Prints it.
+    pub(super) fn print(&self, out: &mut Output<'_>) -> Result<(), CommandError> {
+        let mut rows = Rows(Vec::new());
+        rows.add(&self.id, self.standing());
+        rows.add("next", self.next.told());
+        rows.some("not before", self.next.not_before.as_deref());
+        rows.some("receipt", self.receipt.as_ref().map(Receipt::told));
+        rows.some("result", self.receipt.as_ref().and_then(Receipt::result));
+        rows.some("rejection", self.rejection.as_ref().map(Rejection::told));
+        rows.some(
+            "closed",
+            self.closed.as_ref().map(|closed| format!("by {} at {}: {}", closed.by, closed.at, closed.note)),
+        );
+        rows.add("account", &self.account);
+        rows.add("tool", &self.tool);
+        rows.add("arguments", self.arguments.get());
+        rows.add("fingerprint", &self.fingerprint);
+        rows.some("task", self.task.as_deref());
+        let distinct = self.distinct_from.join(" ");
+        rows.some("distinct from", (!distinct.is_empty()).then_some(distinct));
+        rows.some("accepted by", self.accepted_by.as_ref().map(|by| by.get()));
+        rows.some("approval", self.approval.told());
+        let until = self.recovery.send_allowed_until.as_ref();
+        let until = until.map(|until| format!(", may be sent again until {until}")).unwrap_or_default();
+        rows.add("recovery", format!("{}{until}", self.recovery.kind));
+        rows.add("created", &self.created_at);
+        rows.add("updated", format!("{}, version {}", self.updated_at, self.version));
+        rows.some("kept until", self.receipt_expires_at.as_deref());
+        rows.print(out)?;
+        if self.attempts.is_empty() {
+            return Ok(());
+        }
+        let mut table = vec![
+            ["ATTEMPT", "STARTED", "OUTCOME", "SETTLED", "SENT", "STATUS", "KEY OR REFERENCE", "ERROR"]
+                .map(str::to_owned)
+                .to_vec(),
+        ];
+        table.extend(self.attempts.iter().map(Attempt::row));
+        out.line("")?;
+        out.table(&table)
+    }
+}
+
+impl Next {
+    /// What happens next, in words.
+    pub(super) fn told(&self) -> String {
+        let Self { action, at, operation, reason, not_before: _, message } = self;
+        let mut told = action.clone();
+        for (before, part) in [(" ", operation), (" at ", at)] {
+            if let Some(part) = part {
+                told.push_str(before);
+                told.push_str(part);
+            }
+        }
+        if let Some(reason) = reason {
+            told.push_str(&format!(" ({reason})"));
+        }
+        format!("{told}: {message}")
+    }
+}
+
+impl Receipt {
+    fn told(&self) -> String {
+        let reference = self.reference.as_deref().unwrap_or("no reference");
+        format!("{reference}, from {} at {}", self.source, self.recorded_at)
+    }
+
+    fn result(&self) -> Option<String> {
+        let result = self.result.as_ref()?;
+        let status = result.status.map(|status| format!("{status} ")).unwrap_or_default();
+        let body = result.body.as_ref().map_or("no body", |body| body.get());
+        let body = if self.truncated { "too large to keep" } else { body };
+        Some(format!("{status}{body}"))
+    }
+}
+
+impl Rejection {
+    fn told(&self) -> String {
+        match &self.detail {
+            Some(detail) => format!("{}: {detail}", self.code),
+            None => self.code.clone(),
+        }
+    }
+}
+
+impl Approval {
+    fn told(&self) -> Option<String> {
+        match (&self.by, &self.at, &self.expires_at) {
+            (Some(by), Some(at), Some(end)) => Some(format!("by {by} at {at}, until {end}")),
+            (Some(by), _, _) => Some(format!("by {by}")),
+            (None, _, _) => self.required.then(|| "wanted".to_owned()),
+        }
+    }
+}
+
+impl Attempt {
+    fn row(&self) -> Vec<String> {
+        let or_dash = |text: Option<&str>| text.unwrap_or("-").to_owned();
+        vec![
+            self.number.to_string(),
+            self.started_at.clone(),
+            self.outcome.clone().unwrap_or_else(|| "running".to_owned()),
+            if self.settled { "yes" } else { "no" }.to_owned(),
+            or_dash(self.marker.as_deref()),
+            self.status.map_or_else(|| "-".to_owned(), |status| status.to_string()),
+            or_dash(self.key.as_deref().or(self.reference.as_deref())),
+            or_dash(self.error.as_deref()),
+        ]
+    }
+}
+
+/// Names and values, one under the other.
+pub(super) struct Rows(Vec<(String, String)>);
+
+impl Rows {
+    fn add(&mut self, name: &str, value: impl Into<String>) {
+        self.0.push((visible(name), visible(&value.into())));
+    }
+
+    fn some(&mut self, name: &str, value: Option<impl Into<String>>) {
+        if let Some(value) = value {
+            self.add(name, value);
+        }
+    }
+
+    /// The first row is the title: its name is not aligned with the others.
+    fn print(&self, out: &mut Output<'_>) -> Result<(), CommandError> {
+        let width = self.0.iter().skip(1).map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        for (place, (name, value)) in self.0.iter().enumerate() {
+            match place {
+                0 => out.line(format!("{name}  {value}"))?,
+                _ => out.line(format!("{name:<width$}  {value}"))?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! `status`: the screen for whoever is woken.
+
+use sim::supplier::Fault;
+
+use super::Kitchen;
+
+#[test]
+fn nothing_to_do_is_said_in_few_lines() {
+    let kitchen = Kitchen::new();
+    kitchen.prepare("supplier.create_order", "order-1", "{}").ended(0);
+    kitchen.run(&["op", "execute", "order-1"]).ended(0);
+    let status = kitchen.run(&["status"]).ended(0);
+    assert_eq!(status.stdout, "accounts  kitchen\nmark      current\nopen      nothing\n\nNothing to do.\n");
+}
+
+#[test]
+fn trouble_is_listed_with_the_commands_to_paste() {
+    let kitchen = Kitchen::new();
+    kitchen.forgetful.fault(Fault::ReplyDropped).unwrap();
+    let args =
+        ["op", "prepare", "mail.send", "--arguments", "{}", "--account", "kitchen", "--execute", "--id"];
+    kitchen.run(&[&args[..], &["$(reboot)"]].concat()).ended(3);
+    kitchen.prepare("supplier.large_order", "order-2", "{}").ended(6);
+    kitchen.run(&["tool", "pause", "mail.send", "--note", "incident 7"]).ended(0);
+    let status = kitchen.run(&["status"]).ended(0);
+    insta::assert_snapshot!("trouble", status.steady());
+    let json = kitchen.run(&["status", "--json"]).ended(0).json();
+    assert_eq!(json["oldest_unknown"]["id"], "$(reboot)");
+    assert_eq!((&json["held"][0]["tool"], &json["held"][0]["count"]), (&"mail.send".into(), &1.into()));
+    assert_eq!(json["paused"][0]["note"], "incident 7");
+    assert_eq!(json["failing"][0]["tool"], "mail.send");
+    // Pasted as they stand, the commands do what they say.
+    for advice in json["todo"].as_array().unwrap() {
+        let command = advice["command"].as_str().unwrap();
+        let program = format!("PATH={}:$PATH; {command}", kitchen.bin().display());
+        let ran = std::process::Command::new("/bin/sh")
+            .args(["-c", &program])
+            .current_dir(kitchen.path())
+            .env("USER", "ada")
+            .output()
+            .unwrap();
+        assert!(matches!(ran.status.code(), Some(0 | 3 | 6)), "{command}: {ran:?}");
+    }
+    assert_eq!(kitchen.forgetful.effect_count().unwrap(), 1);
+}
+
+#[test]
+fn a_server_shows_the_same_screen_of_its_tokens_account() {
+    let kitchen = Kitchen::new();
+    let token = kitchen.token("ops", &["operator", "auditor"]);
+    kitchen.forgetful.fault(Fault::ReplyDropped).unwrap();
+    let args =
+        ["op", "prepare", "mail.send", "--arguments", "{}", "--account", "kitchen", "--execute", "--id", "m"];
+    kitchen.run(&args).ended(3);
+    kitchen.run(&["tool", "pause", "mail.send", "--note", "incident 7"]).ended(0);
+    let server = kitchen.serve();
+    let remote =
+        kitchen.run(&["status", "--json", "--server", &server.url, "--token", &token]).ended(0).json();
+    let here = kitchen.run(&["status", "--json"]).ended(0).json();
+    for member in ["open", "oldest_unknown", "held", "approvals", "paused", "failing", "duplicates_suspected"]
+    {
+        assert_eq!(here[member], remote[member], "{member}");
+    }
+}

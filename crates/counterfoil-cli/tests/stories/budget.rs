@@ -1,0 +1,195 @@
+//! How often and for how long: one retry layer with an end.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sim::supplier::{Fault, Flavour, RandomFaults, SupplierOptions, Target};
+
+use crate::support::{Answer, Setup, ToolText, World, eventually, order, pass};
+
+/// A supplier that answers every write with this fault until told otherwise.
+fn always(flavour: Flavour, fault: Fault) -> SupplierOptions {
+    let mut options = SupplierOptions::new(flavour);
+    options.random =
+        Some(RandomFaults { seed: 1, per_mille: 1_000, target: Target::Writes, menu: vec![fault] });
+    options
+}
+
+#[test]
+fn c36_throttled_for_good_it_ends_within_its_budget() {
+    let tool = ToolText::keyed("supplier.create_order").with_reference().budget("attempts = 3");
+    let setup = Setup::new().tool(tool);
+    let world = World::with_supplier(always(Flavour::dedupe(), Fault::RetryAfter(429, 2)), &setup);
+    let server = world.serve();
+    let agent = world.agent(&server);
+    let mut wanted = order("flour", 0);
+    wanted["task"] = json!("run-41");
+    agent.put("a", &wanted).expect(202);
+    let waiting = agent.until("a", "throttled", |answer| answer.outcomes() == ["throttled"]);
+    assert_eq!((waiting.state(), waiting.next()), ("prepared".into(), "retry".into()));
+    // Asking does not bring a send before its time.
+    for _ in 0..3 {
+        agent.execute("a", 0).expect(202);
+    }
+    let ended = agent.until_quiet("a");
+    assert_eq!(ended.state(), "rejected");
+    assert_eq!(ended.text("/rejection/code"), "budget_exhausted");
+    assert_eq!(ended.outcomes(), ["throttled", "throttled", "throttled"]);
+    let times: Vec<Duration> = world.supplier.requests().iter().map(|request| request.at).collect();
+    assert_eq!(times.len(), 3);
+    for pair in times.windows(2) {
+        assert!(pair[1] - pair[0] >= Duration::from_millis(1_990), "{times:?}");
+    }
+    // A new ID for the same action in that task would be a way around the budget.
+    let refused = agent.put("b", &wanted).refused(409, "action-unresolved");
+    assert_eq!((refused.text("/operation_id"), refused.state()), ("a".into(), "rejected".into()));
+    pass(Duration::from_millis(300));
+    assert_eq!((world.effects(), world.writes()), (0, 3));
+}
+
+#[test]
+fn c36_elapsed_time_ends_it_as_well() {
+    let tool = ToolText::keyed("supplier.create_order")
+        .with_reference()
+        .budget("attempts = 100")
+        .budget("elapsed = \"3s\"");
+    let world =
+        World::with_supplier(always(Flavour::dedupe(), Fault::RetryAfter(429, 1)), &Setup::new().tool(tool));
+    let server = world.serve();
+    let agent = world.agent(&server);
+    agent.put("a", &order("flour", 0)).expect(202);
+    let ended = agent.until_quiet("a");
+    assert_eq!(ended.text("/rejection/code"), "budget_exhausted");
+    assert!((2..=4).contains(&world.writes()), "{} sends in three seconds", world.writes());
+    assert_eq!(world.effects(), 0);
+}
+
+#[test]
+fn c36_delays_are_spread_over_a_thousand_operations() {
+    const OPERATIONS: usize = 1_000;
+    const CALLERS: usize = 10;
+    let tool = ToolText::keyed("supplier.create_order")
+        .with_reference()
+        .budget("attempts = 2")
+        .budget("first_delay = \"4s\"")
+        .budget("max_delay = \"4s\"");
+    let setup = Setup::new().tool(tool);
+    let world = World::with_supplier(always(Flavour::dedupe(), Fault::Status(429)), &setup);
+    let server = world.serve();
+    let agent = world.agent(&server);
+    let ids: Vec<String> = (0..OPERATIONS).map(|number| format!("order-{number:04}")).collect();
+    std::thread::scope(|scope| {
+        for part in ids.chunks(OPERATIONS / CALLERS) {
+            let agent = agent.clone();
+            scope.spawn(move || {
+                for id in part {
+                    agent.put(id, &order(id, 0)).expect(202);
+                }
+            });
+        }
+    });
+    for id in &ids {
+        assert_eq!(agent.until_quiet(id).text("/rejection/code"), "budget_exhausted");
+    }
+    let mut times: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
+    for request in world.supplier.requests() {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        times.entry(body["sku"].as_str().unwrap().to_owned()).or_default().push(request.at);
+    }
+    assert_eq!(times.len(), OPERATIONS);
+    let mut quarters = [0_usize; 4];
+    for (id, at) in &times {
+        assert_eq!(at.len(), 2, "{id}");
+        let gap = (at[1] - at[0]).as_millis();
+        quarters[usize::try_from(gap / 1_000).unwrap().min(3)] += 1;
+    }
+    // Full jitter over four seconds: a quarter of the operations in each. A busy machine makes delays longer, so the
+    // last holds what came late; one delay for all would leave the others empty.
+    println!("delays by second: {quarters:?}");
+    assert!(quarters.iter().all(|share| *share > OPERATIONS / 20), "no jitter visible: {quarters:?}");
+    assert_eq!(world.effects(), 0);
+}
+
+#[test]
+fn c37_retries_of_callers_do_not_multiply() {
+    let tool = ToolText::keyed("supplier.create_order").with_reference().budget("attempts = 5");
+    let world = World::with_supplier(
+        always(Flavour::dedupe(), Fault::StatusAfterEffect(503)),
+        &Setup::new().tool(tool),
+    );
+    let server = world.serve();
+    let agent = world.agent(&server);
+    // A client library that calls three times, on an HTTP library that repeats each call three times.
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..3 {
+                    agent.put("a", &order("flour", 100)).expect(202);
+                    agent.execute("a", 100).expect(202);
+                }
+            });
+        }
+    });
+    let ended = agent.until_quiet("a");
+    assert_eq!(ended.state(), "unknown");
+    pass(Duration::from_millis(500));
+    assert!(world.writes() <= 5, "{} requests on the wire", world.writes());
+    assert_eq!(world.effects(), 1);
+}
+
+#[test]
+fn c62_an_expired_credential_pauses_and_rejects_nothing() {
+    const ORDERS: usize = 100;
+    let tool = ToolText::keyed("supplier.create_order")
+        .with_reference()
+        .http("scope = \"supplier-account-17\"")
+        .http("headers = { Authorization = \"Bearer ${file:credential}\" }");
+    let setup = Setup::new().tool(tool);
+    let world = World::with_supplier(always(Flavour::dedupe(), Fault::Status(401)), &setup);
+    std::fs::write(world.folder.path().join("credential"), "expired").unwrap();
+    let server = world.serve();
+    let agent = world.agent(&server);
+    let ids: Vec<String> = (0..ORDERS).map(|number| format!("a{number:03}")).collect();
+    // Three refusals in a row pause the tool; the rest of the night's work is accepted and waits.
+    for id in ids.iter().take(3) {
+        agent.put(id, &order(id, 0)).expect(202);
+    }
+    eventually("the tool is paused", || {
+        (paused(&agent.call("GET", "/v1/tools/supplier.create_order", &json!(null)))).then_some(())
+    });
+    // What was on its way when the pause came, and the quarter of a second until it is known everywhere.
+    pass(Duration::from_millis(600));
+    let sent = world.writes();
+    assert!((3..=12).contains(&sent), "{sent}");
+    for id in ids.iter().skip(3) {
+        agent.put(id, &order(id, 0)).expect(202);
+    }
+    pass(Duration::from_millis(500));
+    assert_eq!(world.writes(), sent, "a paused tool sends nothing");
+    let listed = agent.call("GET", "/v1/operations?state=prepared&limit=200", &json!(null)).expect(200);
+    assert_eq!(listed.at("/items").as_array().unwrap().len(), ORDERS, "none is rejected");
+    assert_eq!(world.effects(), 0);
+
+    std::fs::write(world.folder.path().join("credential"), "renewed").unwrap();
+    world.supplier.clear_faults();
+    let operator = world.caller(&server, "kitchen", "night-watch", &["operator"]);
+    let resume = "/v1/tools/supplier.create_order/resume";
+    operator.call("POST", resume, &json!({ "note": "credential renewed" })).expect(200);
+    for id in &ids {
+        assert_eq!(agent.until_quiet(id).state(), "succeeded");
+        assert_eq!(world.effects_with(id).len(), 1);
+    }
+    assert_eq!(world.effects(), ORDERS);
+    world.verify();
+}
+
+fn paused(tool: &Answer) -> bool {
+    match tool.at("/paused") {
+        serde_json::Value::Bool(paused) => paused,
+        serde_json::Value::Null => false,
+        serde_json::Value::Array(pauses) => !pauses.is_empty(),
+        serde_json::Value::Object(_) => true,
+        serde_json::Value::Number(_) | serde_json::Value::String(_) => panic!("{}", tool.json()),
+    }
+}

@@ -1,0 +1,18 @@
+//! Stories of the verbs over a ledger in memory: what callers, senders, people and time do, and what is known after.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "verbs/approvals.rs"]
+mod approvals;
+#[path = "verbs/attempts.rs"]
+mod attempts;
+#[path = "verbs/budgets.rs"]
+mod budgets;
+#[path = "verbs/guards.rs"]
+mod guards;
+#[path = "verbs/identity.rs"]
+mod identity;
+#[path = "verbs/random.rs"]
+mod random;
+#[path = "verbs/support.rs"]
+mod support;
