@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 use sim::supplier::{Fault, Flavour, Point, Supplier, SupplierOptions};
 use sim::wire::{self, Reply};
 
-const TOKEN: &str = "cf_00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+const TOKEN: &str = "cf_00112233445566778899aabbccddeeff00112233445";
 
 struct Server {
     child: Child,

@@ -133,8 +133,7 @@ impl Writer {
         for Statement { sql, slots } in statements {
             let mut statement = self.connection.prepare_cached(sql)?;
             let mut next = self.next;
-            for (name, slot) in slots {
-                let index = statement.parameter_index(name)?.context("an unknown parameter")?;
+            for (index, slot) in slots {
                 let value = match slot {
                     Slot::Fixed(value) => ToSqlOutput::Borrowed(ValueRef::from(value)),
                     Slot::Id => owned(fixture::id("bare", number)),
@@ -147,7 +146,7 @@ impl Writer {
                         ToSqlOutput::Owned(Value::Integer(next))
                     }
                 };
-                statement.raw_bind_parameter(index, value)?;
+                statement.raw_bind_parameter(*index, value)?;
             }
             if statement.column_count() == 0 {
                 statement.raw_execute()?;

@@ -41,7 +41,7 @@ pub(super) async fn load(
             Ok(move || {
                 let step = asked.fetch_add(1, Ordering::Relaxed);
                 let request = ask.request(&token, &run, step);
-                let (client, new) = (client.clone(), matches!(ask, Ask::Execute(_)));
+                let (client, again) = (client.clone(), matches!(ask, Ask::Replay(_)));
                 let health = matches!(ask, Ask::Health);
                 async move {
                     let (status, body) = client.lock().await.call(&request).await?;
@@ -49,7 +49,7 @@ pub(super) async fn load(
                     if !health {
                         let text = std::str::from_utf8(&body)?;
                         ensure!(text.contains("\"succeeded\""), "no receipt: {text}");
-                        ensure!(new || !text.contains("\"replayed\":false"), "not a replay: {text}");
+                        ensure!(!again || text.contains("\"replayed\":true"), "not a replay: {text}");
                     }
                     Ok(())
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use counterfoil::{Clock as _, SystemClock};
 
 /// When a load ends.
@@ -98,6 +98,18 @@ where
     let took = clock.monotonic().saturating_sub(started);
     latencies.sort_unstable();
     Ok(Load { calls: latencies.len() as u64, took, latencies })
+}
+
+/// What this process has used of its processors, all threads together. It says what a call costs also where other
+/// programs run beside.
+pub(super) fn processor_time() -> Result<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let (_, fields) = stat.rsplit_once(')').context("a line without a name")?;
+    let ticks = |place: usize| -> Result<u64> {
+        Ok(fields.split_whitespace().nth(place).context("a short line")?.parse()?)
+    };
+    // In user and system mode, in hundredths of a second.
+    Ok(Duration::from_millis(10 * (ticks(11)? + ticks(12)?)))
 }
 
 /// The middle of some measurements.

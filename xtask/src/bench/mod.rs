@@ -42,6 +42,9 @@ pub(crate) struct Options {
     /// Where the files lie whose disk is measured; by default beside the binary
     #[arg(long)]
     folder: Option<PathBuf>,
+    /// The server to measure; by default the release build of this tree
+    #[arg(long)]
+    binary: Option<PathBuf>,
     /// Put the figures into docs/internals/performance.md
     #[arg(long)]
     write: bool,
@@ -104,7 +107,10 @@ async fn measure(options: &Options, folder: &Path) -> Result<()> {
         flushed(&mut report, folder)?;
     }
     if [Part::Http, Part::Binary, Part::Memory].into_iter().any(wanted) {
-        let binary = server::build()?;
+        let binary = match &options.binary {
+            Some(binary) => std::path::absolute(binary)?,
+            None => server::build()?,
+        };
         let destination = Destination::start().await?;
         let orders = format!("http://{}/orders", destination.address);
         if wanted(Part::Binary) {
@@ -175,17 +181,22 @@ async fn writes(report: &mut Report, folder: &Path, size: Size) -> Result<()> {
     let mut flush_rates = Vec::new();
     let mut both: Vec<(Rounds, Rounds)> = CALLERS.iter().map(|_| Default::default()).collect();
     let (mut alone, mut many) = (Rounds::default(), Rounds::default());
-    let (mut commits, mut lifecycles) = ([0, 0], [0, 0]);
+    let (mut commits, mut lifecycles, mut worked) = ([0, 0], [0, 0], [Duration::ZERO; 2]);
     for _ in 0..size.rounds {
         flush_rates.push(disk::flush_rate(folder, size.round / 3)?);
         for (callers, (without, with)) in CALLERS.into_iter().zip(&mut both) {
             let before = [bare.commits(), stored.ledger.store().commit_stats().commits];
-            let loads = [bare.run(callers, pace).await?, stored.lifecycles(callers, pace).await?];
+            let began = load::processor_time()?;
+            let first = bare.run(callers, pace).await?;
+            let between = load::processor_time()?;
+            let loads = [first, stored.lifecycles(callers, pace).await?];
+            let times = [between - began, load::processor_time()? - between];
             let after = [bare.commits(), stored.ledger.store().commit_stats().commits];
             if callers == MANY {
                 for which in [0, 1] {
                     commits[which] += after[which] - before[which];
                     lifecycles[which] += loads[which].calls;
+                    worked[which] += times[which];
                 }
             }
             let [one, other] = loads;
@@ -218,6 +229,9 @@ async fn writes(report: &mut Report, folder: &Path, size: Size) -> Result<()> {
     for (which, name) in ["bare loop", "store"].into_iter().enumerate() {
         let each = commits[which] as f64 / lifecycles[which] as f64;
         report.figure(&format!("{name}, 64 callers: commits per lifecycle"), format!("{each:.3}"))?;
+        let micros = worked[which].as_secs_f64() * 1e6 / lifecycles[which] as f64;
+        let what = format!("{name}, 64 callers: processor time per lifecycle, callers included");
+        report.figure(&what, format!("{micros:.0} µs"))?;
     }
     report.figure("replays read from the store per second, 1 caller; p50 / p99", alone.with_latency())?;
     report.figure("replays read from the store per second, 64 callers; p50 / p99", many.with_latency())

@@ -19,8 +19,8 @@ const BURST: u64 = 32;
 pub(super) struct Statement {
     /// The text as it was prepared.
     pub(super) sql: String,
-    /// By the name of each parameter.
-    pub(super) slots: Vec<(String, Slot)>,
+    /// By the number of each parameter.
+    pub(super) slots: Vec<(usize, Slot)>,
 }
 
 /// Where a value comes from.
@@ -181,11 +181,16 @@ fn script(alone: &[(String, String)], shared: &Counts, known: &[(String, Slot)])
 }
 
 fn statement(sql: &str, expanded: &str, known: &[(String, Slot)]) -> Result<Statement> {
-    let mut slots = Vec::new();
+    let mut slots: Vec<(usize, Slot)> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
     for (name, value) in values(sql, expanded)? {
-        if slots.iter().any(|(known, _)| *known == name) {
+        if names.contains(&name) {
             continue;
         }
+        let number = match name.strip_prefix('?') {
+            Some(number) => number.parse()?,
+            None => names.len() + 1,
+        };
         let slot = match (&value, name.as_str()) {
             (_, ":position" | ":seq") => Slot::Next,
             (Value::Text(text), _) => {
@@ -194,7 +199,8 @@ fn statement(sql: &str, expanded: &str, known: &[(String, Slot)]) -> Result<Stat
             }
             (Value::Null | Value::Integer(_) | Value::Real(_) | Value::Blob(_), _) => Slot::Fixed(value),
         };
-        slots.push((name, slot));
+        slots.push((number, slot));
+        names.push(name);
     }
     Ok(Statement { sql: sql.to_owned(), slots })
 }
