@@ -98,7 +98,11 @@ impl View<'_> {
             }
             None => None,
         };
-        let scope = needs.scope.or(stored.as_ref().and_then(|tool| tool.http()?.scope.as_deref()));
+        // Who names no scope asks about the one that the operation was last tried under, so that a pause of a
+        // credential holds whatever was refused with it, also where its scope is not declared.
+        let tried = operation.and_then(|operation| operation.attempts.last()?.scope.as_deref());
+        let declared_scope = || stored.as_ref().and_then(|tool| tool.http()?.scope.as_deref());
+        let scope = needs.scope.or(tried).or_else(declared_scope);
         let paused_for = match operation.and_then(|operation| Some((operation, operation.attempts.first()?)))
         {
             Some((operation, first)) => {
@@ -118,7 +122,7 @@ impl View<'_> {
             Some((tool, action)) => row::peers(self.connection, needs.account, tool, action)?,
             None => Vec::new(),
         };
-        let refusals = match (tool, needs.scope) {
+        let refusals = match (tool, scope) {
             (Some(tool), Some(scope)) => self.refusals(tool.as_str(), scope)?,
             (Some(_) | None, Some(_) | None) => 0,
         };
