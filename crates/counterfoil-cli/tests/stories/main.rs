@@ -21,6 +21,7 @@ mod support;
 mod approval;
 mod bodies;
 mod budget;
+mod chaos;
 mod commits;
 mod crashes;
 mod frozen;
