@@ -171,6 +171,7 @@ impl Orders {
             attempt: attempt.number,
             fence: attempt.fence,
             worker: self.worker.clone(),
+            scope: None,
             finding,
             random: number,
             declared: self.declared.clone(),

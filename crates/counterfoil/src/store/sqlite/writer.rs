@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -159,6 +160,10 @@ impl From<Failure> for Stop {
     }
 }
 
+/// A commit waits for others for at most this fraction of what the last one took: where the disk is slow, sharing a
+/// flush is worth more than beginning at once.
+const PATIENCE: u32 = 8;
+
 /// The thread's belongings.
 pub(super) struct Writer {
     pub(super) connection: Connection,
@@ -171,20 +176,47 @@ pub(super) struct Writer {
 impl Writer {
     /// Works until every sender is gone and the queue is empty.
     pub(super) fn work(mut self, queue: &Receiver<Box<dyn Job>>) {
+        let (mut answered, mut took) = (0, Duration::ZERO);
         while let Ok(first) = queue.recv() {
-            let mut jobs = vec![first];
-            // Whoever waits already comes along; nobody is waited for.
-            while jobs.len() < self.batch
-                && let Ok(next) = queue.try_recv()
-            {
-                jobs.push(next);
-            }
-            for job in self.settle(jobs) {
+            let jobs = self.gather(first, queue, answered, took / PATIENCE);
+            let began = self.shared.clocks.monotonic();
+            let settled = self.settle(jobs);
+            took = self.shared.clocks.monotonic().saturating_sub(began);
+            answered = settled.len();
+            for job in settled {
                 job.answer();
             }
         }
         let failed = self.shared.fatal().is_some();
         super::file::close(self.connection, failed);
+    }
+
+    /// The jobs of the next commit: whatever waits already comes along. Those who were just answered together tend to
+    /// come back together, so for at most `patience` as many are waited for; a lone caller never waits.
+    fn gather(
+        &self,
+        first: Box<dyn Job>,
+        queue: &Receiver<Box<dyn Job>>,
+        answered: usize,
+        patience: Duration,
+    ) -> Vec<Box<dyn Job>> {
+        let mut jobs = vec![first];
+        let until = self.shared.clocks.monotonic() + patience;
+        while jobs.len() < self.batch {
+            if let Ok(next) = queue.try_recv() {
+                jobs.push(next);
+                continue;
+            }
+            let left = until.saturating_sub(self.shared.clocks.monotonic());
+            if jobs.len() >= answered || left.is_zero() {
+                break;
+            }
+            match queue.recv_timeout(left) {
+                Ok(next) => jobs.push(next),
+                Err(_) => break,
+            }
+        }
+        jobs
     }
 
     /// Brings every job to an end, durably, and gives them back with their answers.
