@@ -1,5 +1,7 @@
 //! `counterfoil token`: a token's text is shown once and kept nowhere.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper that fails ends its test")]
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

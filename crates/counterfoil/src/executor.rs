@@ -91,7 +91,7 @@ impl Executor {
         };
         let made = if fresh { self.made_new(caller, &verb)? } else { None };
         let executor = self.clone();
-        self.detached(async move { executor.commit_and_launch(verb, made).await }).await
+        Box::pin(self.detached(async move { executor.commit_and_launch(verb, made).await })).await
     }
 
     /// Says what a prepare would do, and stores nothing.
@@ -161,7 +161,7 @@ impl Executor {
         }
         let (executor, caller, id) = (self.clone(), caller.clone(), id.clone());
         let started = async move { executor.start(Some(&caller), &caller.account, &id).await };
-        let reply = self.detached(started).await?;
+        let reply = Box::pin(self.detached(started)).await?;
         match reply.begun {
             Begun::Blocked(blockers) => Err(Refusal::BlockedByOperation { blockers }.into()),
             Begun::Started(_) | Begun::NotNow | Begun::Rebuild => Ok(reply.view),

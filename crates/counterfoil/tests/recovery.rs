@@ -212,7 +212,8 @@ fn stored_failures_end_the_sends_by_family() {
     let failed = |statuses: &[u16]| -> Vec<Attempt> {
         (1..).zip(statuses).map(|(n, status)| Attempt { status: Some(*status), ..lost(n, 0) }).collect()
     };
-    let cases: [(StoredErrors, bool, &[u16], Result<(), HoldReason>); 9] = [
+    type Family = (StoredErrors, bool, &'static [u16], Result<(), HoldReason>);
+    let cases: [Family; 9] = [
         (StoredErrors::All, false, &[], Ok(())),
         (StoredErrors::All, false, &[500], Ok(())),
         (StoredErrors::All, false, &[500, 503], Ok(())),

@@ -168,6 +168,7 @@ impl Orders {
         Ok(Report {
             account: self.caller.account.clone(),
             id: self.id(number)?,
+            scope: None,
             attempt: attempt.number,
             fence: attempt.fence,
             worker: self.worker.clone(),

@@ -44,17 +44,17 @@ pub(super) async fn put(State(app): State<App>, request: Request) -> Result<Resp
         execute: asked.execute,
     };
     if asked.dry_run {
-        return dry_run(&app, &session, new).await;
+        return Box::pin(dry_run(&app, &session, new)).await;
     }
     let execute = asked.execute;
     let wait = asked.wait_ms.unwrap_or(if execute { EXECUTE_WAIT } else { 0 });
     let reply = match app.executor().prepare(&session.caller, new).await {
         Ok(reply) => reply,
-        Err(error) => return Err(app.refused(&session, error, &id).await),
+        Err(error) => return Err(Box::pin(app.refused(&session, error, &id)).await),
     };
     let PrepareReply { mut view, created, begun } = reply;
     if execute && !matches!(begun, Begun::Started(_)) && due(&app, &view) {
-        carry(&app, &session, &view).await?;
+        Box::pin(carry(&app, &session, &view)).await?;
         view = look_again(&app, &session, view).await?;
     }
     let view = settle(&app, &session, view, millis(wait)).await?;
@@ -71,7 +71,7 @@ pub(super) async fn execute(State(app): State<App>, request: Request) -> Result<
     let wait = body::wait_only(&bytes, app.limits())?.unwrap_or(EXECUTE_WAIT);
     let view = match app.executor().execute(&session.caller, &id).await {
         Ok(view) => view,
-        Err(error) => return Err(app.refused(&session, error, &id).await),
+        Err(error) => return Err(Box::pin(app.refused(&session, error, &id)).await),
     };
     let view = settle(&app, &session, view, millis(wait)).await?;
     Ok(answer(&app, &view, false, true))
@@ -85,23 +85,28 @@ pub(super) async fn get(State(app): State<App>, request: Request) -> Result<Resp
     let wait = Query::parse(parts.uri.query(), &["wait_ms"])?.wait(app.limits())?.unwrap_or(0);
     let view = match app.ledger().find(&session.caller, &id).await {
         Ok(view) => view,
-        Err(error) => return Err(app.refused(&session, error, &id).await),
+        Err(error) => return Err(Box::pin(app.refused(&session, error, &id)).await),
     };
     let over = view.operation.state.is_final() || view.next.action == Action::None;
     if wait == 0 || over {
         return Ok(shown(StatusCode::OK, &view));
     }
-    let since = Some(view.operation.version);
+    let view = Box::pin(wait_for_change(&app, &session, view, millis(wait))).await?;
+    Ok(shown(StatusCode::OK, &view))
+}
+
+async fn wait_for_change(app: &App, session: &Session, view: View, wait: Duration) -> Result<View, Problem> {
+    let (id, since) = (view.operation.id.clone(), Some(view.operation.version));
     let waited = tokio::select! {
-        waited = app.ledger().wait(&session.caller, &id, millis(wait), since) => waited,
+        waited = app.ledger().wait(&session.caller, &id, wait, since) => waited,
         () = app.draining().cancelled() => Ok(view),
     };
-    let session = app.authority().again(&session).await?;
+    let session = app.authority().again(session).await?;
     session.caller.needs(Need::Read)?;
     match waited {
         Ok(view) => {
             session.caller.may_use(&view.operation.tool)?;
-            Ok(shown(StatusCode::OK, &view))
+            Ok(view)
         }
         Err(error) => Err(app.refused(&session, error, &id).await),
     }
@@ -195,15 +200,19 @@ async fn settle(app: &App, session: &Session, view: View, wait: Duration) -> Res
     if wait.is_zero() || view.ends_wait(app.ledger().store().now()) {
         return Ok(view);
     }
-    let id: &OperationId = &view.operation.id;
-    let maybe = |problem: Problem| problem.sent(Sent::Maybe);
+    Box::pin(wait_for(app, session, &view.operation.id, wait))
+        .await
+        .map_err(|problem| problem.sent(Sent::Maybe))
+}
+
+async fn wait_for(app: &App, session: &Session, id: &OperationId, wait: Duration) -> Result<View, Problem> {
     let waited = tokio::select! {
         waited = app.ledger().wait(&session.caller, id, wait, None) => waited,
         () = app.draining().cancelled() => app.ledger().find(&session.caller, id).await,
     };
-    let session = app.authority().again(session).await.map_err(maybe)?;
-    let waited = waited.map_err(|error| maybe(Problem::of(error, id)))?;
-    session.caller.may_use(&waited.operation.tool).map_err(|refusal| maybe(Problem::from(refusal)))?;
+    let session = app.authority().again(session).await?;
+    let waited = waited.map_err(|error| Problem::of(error, id))?;
+    session.caller.may_use(&waited.operation.tool)?;
     Ok(waited)
 }
 

@@ -394,7 +394,7 @@ fn caller(seed: &mut Seed, callers: &Callers) -> Bad {
     let value = match seed.below(6) {
         0 => "Basic YTpi".to_owned(),
         1 => "Bearer".to_owned(),
-        2 => format!("Bearer cf_{:064x}", seed.next_u64()),
+        2 => format!("Bearer cf_{:043x}", seed.next_u64()),
         3 => format!("Bearer {}", callers.auditor),
         4 => format!("Bearer {}", callers.operator),
         _ => format!("Bearer {}x", callers.agent),

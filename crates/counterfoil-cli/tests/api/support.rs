@@ -13,8 +13,8 @@ use counterfoil::{Account, Principal, Timestamp, WorkerName};
 use counterfoil_cli::api::App;
 use counterfoil_cli::api::listen::{Socket, serve};
 use counterfoil_cli::config::{self, Config, Listen, Overrides};
+use counterfoil_cli::secret;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use sim::supplier::{Flavour, Supplier, SupplierOptions};
 use sim::wire::{self, Reply};
 use tokio_util::sync::CancellationToken;
@@ -134,11 +134,7 @@ impl House {
         tools: &[&str],
         expires_at: Option<Timestamp>,
     ) -> String {
-        let mut random = [0; 32];
-        getrandom::fill(&mut random).unwrap();
-        let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let text = format!("cf_{hex}");
-        let digest = Sha256::digest(text.as_bytes()).into();
+        let (text, digest) = secret::mint().unwrap();
         let token = Token {
             id: text[3..15].to_owned(),
             principal: Principal::parse(principal).unwrap(),

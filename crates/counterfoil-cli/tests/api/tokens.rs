@@ -128,11 +128,9 @@ async fn guesses_are_counted_and_learn_nothing() {
     let statuses: Vec<u16> = bodies.keys().map(|(status, _)| *status).collect();
     assert_eq!(statuses, [404, 429], "one body for each");
     for _ in 0..200 {
-        house
-            .get("cf_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "/v1/operations")
-            .await;
+        house.get("cf_0123456789abcdef0123456789abcdef0123456789a", "/v1/operations").await;
     }
-    let guess = house.get(&format!("cf_{}", "0".repeat(64)), "/v1/operations").await;
+    let guess = house.get(&format!("cf_{}", "0".repeat(43)), "/v1/operations").await;
     assert_eq!((guess.status, guess.header("retry-after")), (429, Some("1")));
     assert_eq!(house.get(&theirs, "/v1/operations/guess-17").await.status, 200, "others are not held up");
 }

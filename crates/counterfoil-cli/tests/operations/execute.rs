@@ -220,3 +220,14 @@ fn another_due_operation_is_left_to_the_server() {
     kitchen.run(&["op", "execute", "wished"]).ended(0);
     assert_eq!(kitchen.dedupe.effect_count().unwrap(), 2);
 }
+
+#[test]
+fn a_server_on_a_socket_is_reached_by_its_path() {
+    let kitchen = Kitchen::new();
+    let token = kitchen.token("agent-1", &["agent"]);
+    let server = kitchen.serve_on("unix:cf.sock");
+    assert!(server.url.starts_with("unix:"), "{}", server.url);
+    let args = ["op", "prepare", "mail.send", "--id", "m", "--arguments", "{}", "--execute", "--server"];
+    kitchen.run(&[&args[..], &[&server.url, "--token", &token]].concat()).ended(0);
+    assert_eq!(kitchen.forgetful.effect_count().unwrap(), 1);
+}

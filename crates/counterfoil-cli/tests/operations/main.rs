@@ -1,5 +1,7 @@
 //! The commands about operations as real processes, against real suppliers whose effects are counted.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper that fails ends its test")]
+
 mod audit;
 mod decide;
 mod execute;
@@ -104,7 +106,12 @@ impl Kitchen {
 
     /// A server on this ledger; it ends with the value.
     pub(crate) fn serve(&self) -> Server {
-        let mut child = self.command("ada", &["serve"]).stdout(Stdio::piped()).spawn().unwrap();
+        self.serve_on("127.0.0.1:0")
+    }
+
+    pub(crate) fn serve_on(&self, listen: &str) -> Server {
+        let mut child =
+            self.command("ada", &["serve", "--listen", listen]).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = line.trim_end().strip_prefix("ready on ").unwrap_or_else(|| panic!("{line:?}")).to_owned();

@@ -1,5 +1,7 @@
 //! `status`: the screen for whoever is woken.
 
+use std::fs;
+
 use sim::supplier::Fault;
 
 use super::Kitchen;
@@ -61,4 +63,30 @@ fn a_server_shows_the_same_screen_of_its_tokens_account() {
     {
         assert_eq!(here[member], remote[member], "{member}");
     }
+}
+
+#[test]
+fn a_restored_ledger_is_noticed_everywhere_until_somebody_resumes_it() {
+    let kitchen = Kitchen::new();
+    let ledger = kitchen.path().join("ledger.db");
+    kitchen.prepare("mail.send", "mail-1", "{}").ended(0);
+    kitchen.run(&["op", "execute", "mail-1"]).ended(0);
+    let copy = fs::read(&ledger).unwrap();
+    kitchen.prepare("mail.send", "mail-2", r#"{"n":2}"#).ended(0);
+    kitchen.run(&["op", "execute", "mail-2"]).ended(0);
+    for beside in ["ledger.db-wal", "ledger.db-shm"] {
+        let _ = fs::remove_file(kitchen.path().join(beside));
+    }
+    fs::write(&ledger, copy).unwrap();
+    let status = kitchen.run(&["status"]).ended(0);
+    assert!(status.stdout.contains("\nmark      behind\n"), "{}", status.stdout);
+    assert!(status.stdout.contains("\ncounterfoil tool resume --all --note "), "{}", status.stdout);
+    assert_eq!(kitchen.run(&["audit", "verify", "--json"]).ended(1).json()["mark"], "behind");
+    // It may have been sent: the ledger does not know.
+    let again = kitchen.prepare("mail.send", "mail-2", r#"{"n":2}"#).ended(1);
+    assert!(again.stderr.contains("`counterfoil explain ledger-restored`"), "{}", again.stderr);
+    assert_eq!(kitchen.forgetful.effect_count().unwrap(), 2);
+    kitchen.run(&["tool", "resume", "--all", "--note", "compared with the supplier"]).ended(0);
+    let status = kitchen.run(&["status"]).ended(0);
+    assert!(status.stdout.contains("\nmark      current\n"), "{}", status.stdout);
 }

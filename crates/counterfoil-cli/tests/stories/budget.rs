@@ -173,9 +173,7 @@ fn c62_an_expired_credential_pauses_and_rejects_nothing() {
 
     std::fs::write(world.folder.path().join("credential"), "renewed").unwrap();
     world.supplier.clear_faults();
-    let operator = world.caller(&server, "kitchen", "night-watch", &["operator"]);
-    let resume = "/v1/tools/supplier.create_order/resume";
-    operator.call("POST", resume, &json!({ "note": "credential renewed" })).expect(200);
+    world.run(&["tool", "resume", "supplier.create_order", "--note", "credential renewed"]).expect(0);
     for id in &ids {
         assert_eq!(agent.until_quiet(id).state(), "succeeded");
         assert_eq!(world.effects_with(id).len(), 1);

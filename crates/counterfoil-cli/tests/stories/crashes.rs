@@ -302,3 +302,34 @@ fn a_server_that_is_told_to_end_loses_no_outcome() {
         drop(replay);
     }
 }
+
+#[test]
+fn a_command_that_is_killed_in_its_send_is_followed_up_by_a_server() {
+    for kind in [Kind::Keyed, Kind::Forgetful] {
+        let run = Run::new(kind, 0);
+        let mut server = run.world.serve();
+        let mut wanted = order("victim", 0);
+        wanted["execute"] = json!(false);
+        run.api(&server).put("victim", &wanted).expect(201);
+        server.kill9();
+        let gate = run.world.supplier.hold(Point::EffectCommitted, Target::Writes);
+        let mut command = crate::support::spawn(
+            run.world.folder.path(),
+            &["op", "execute", "victim", "--account", "kitchen"],
+        );
+        gate.reached_blocking().unwrap();
+        command.kill().unwrap();
+        command.wait().unwrap();
+        gate.release();
+        // Nobody asks for it again: the wish stands, and the server finds the claim run out.
+        let server = run.world.serve();
+        let rest = run.api(&server).until_quiet("victim");
+        match kind {
+            // Nobody reported of the first attempt.
+            Kind::Keyed => assert_eq!(rest.outcomes(), ["-", "succeeded"], "{}", rest.json()),
+            Kind::Forgetful => assert_eq!((rest.state(), rest.next()), ("unknown".into(), "review".into())),
+        }
+        assert_eq!(run.world.effects_with("victim").len(), 1);
+        run.world.verify();
+    }
+}

@@ -12,10 +12,10 @@ use counterfoil::verbs::{Approve, Begun};
 use super::support::*;
 
 fn code(kitchen: &Kitchen, operation: &str) -> RejectionCode {
-    match &kitchen.row(operation).state {
-        State::Rejected(rejection) => rejection.code,
-        state => panic!("{state:?}"),
-    }
+    let State::Rejected(rejection) = &kitchen.row(operation).state else {
+        panic!("{:?}", kitchen.row(operation).state)
+    };
+    rejection.code
 }
 
 #[test]

@@ -81,8 +81,8 @@ async fn all(target: &Target, what: What, note: &str) -> Result<Vec<Box<RawValue
         let tool = ToolBody::read(&tool)?;
         items.push(one(target, what, &tool.name()?, note).await?);
     }
-    let still = |item: &Box<RawValue>| ToolBody::read(item).is_ok_and(|tool| tool.is_everything_paused());
-    if what == What::Resume && items.iter().any(still) {
+    let still = |item: &RawValue| ToolBody::read(item).is_ok_and(|tool| tool.is_everything_paused());
+    if what == What::Resume && items.iter().any(|item| still(item)) {
         return Err(CommandError::new(
             Kind::Refused,
             "everything is paused, which no call of a server ends",
