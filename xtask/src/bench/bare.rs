@@ -22,8 +22,9 @@ use super::script::{Scripts, Slot, Statement};
 const BATCH: usize = 256;
 const QUEUE: usize = 4_096;
 
-/// The fraction of a commit that the next one waits for others.
+/// The fraction of a commit that the next one waits for others, and the most.
 const PATIENCE: u32 = 8;
+const PATIENCE_MOST: Duration = Duration::from_millis(2);
 
 struct Job {
     number: u64,
@@ -142,7 +143,13 @@ impl Writer {
         let clock = SystemClock::default();
         let (mut answered, mut took) = (0, Duration::ZERO);
         while let Ok(first) = jobs.recv() {
-            let batch = gather(first, jobs, answered, clock.monotonic() + took / PATIENCE, &clock);
+            let batch = gather(
+                first,
+                jobs,
+                answered,
+                clock.monotonic() + (took / PATIENCE).min(PATIENCE_MOST),
+                &clock,
+            );
             let began = clock.monotonic();
             self.connection.prepare_cached("BEGIN IMMEDIATE")?.raw_execute()?;
             self.say(&scripts.prepare.opening, 0)?;

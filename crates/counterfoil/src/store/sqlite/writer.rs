@@ -164,6 +164,9 @@ impl From<Failure> for Stop {
 /// flush is worth more than beginning at once.
 const PATIENCE: u32 = 8;
 
+/// And never longer than this, also after a commit that had to wait for another process.
+const PATIENCE_MOST: Duration = Duration::from_millis(2);
+
 /// The thread's belongings.
 pub(super) struct Writer {
     pub(super) connection: Connection,
@@ -178,7 +181,7 @@ impl Writer {
     pub(super) fn work(mut self, queue: &Receiver<Box<dyn Job>>) {
         let (mut answered, mut took) = (0, Duration::ZERO);
         while let Ok(first) = queue.recv() {
-            let jobs = self.gather(first, queue, answered, took / PATIENCE);
+            let jobs = self.gather(first, queue, answered, (took / PATIENCE).min(PATIENCE_MOST));
             let began = self.shared.clocks.monotonic();
             let settled = self.settle(jobs);
             took = self.shared.clocks.monotonic().saturating_sub(began);
