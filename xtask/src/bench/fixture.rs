@@ -172,7 +172,6 @@ impl Orders {
             attempt: attempt.number,
             fence: attempt.fence,
             worker: self.worker.clone(),
-            scope: None,
             finding,
             random: number,
             declared: self.declared.clone(),
