@@ -87,7 +87,7 @@ fn nibble(digit: u8) -> Result<u8, FingerprintError> {
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "v{}:", self.version)?;
-        self.digest.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&crate::hex::encode(&self.digest))
     }
 }
 

@@ -1,12 +1,15 @@
 //! The loop without a ledger: one thread with SQLite that drains a queue into one commit, and says what the store
 //! says. Nothing decides, nothing is hashed, nothing is made of what is read.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use counterfoil::{Clock as _, SystemClock};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::oneshot;
@@ -18,6 +21,10 @@ use super::script::{Scripts, Slot, Statement};
 /// As many jobs as the store lets share a commit, and as many as it lets wait.
 const BATCH: usize = 256;
 const QUEUE: usize = 4_096;
+
+/// The fraction of a commit that the next one waits for others, and the most.
+const PATIENCE: u32 = 8;
+const PATIENCE_MOST: Duration = Duration::from_millis(2);
 
 struct Job {
     number: u64,
@@ -40,9 +47,11 @@ impl Bare {
         let (queue, jobs) = sync_channel(QUEUE);
         let commits = Arc::new(AtomicU64::new(0));
         let counter = commits.clone();
-        let thread = std::thread::Builder::new()
-            .name("bare-writer".to_owned())
-            .spawn(move || Writer { connection, scripts, next: 0 }.work(&jobs, &counter))?;
+        let thread = std::thread::Builder::new().name("bare-writer".to_owned()).spawn(move || {
+            let worked = Writer { connection, scripts, next: 0 }.work(&jobs, &counter);
+            // The callers only see that nobody answers.
+            worked.inspect_err(|error| drop(writeln!(std::io::stderr(), "the bare loop: {error:#}")))
+        })?;
         Ok(Self { queue, thread, commits, next: AtomicU64::new(0) })
     }
 
@@ -95,6 +104,32 @@ fn connect(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
+/// Whoever waits, and for a moment those who were just answered: as the store does it.
+fn gather(
+    first: Job,
+    jobs: &Receiver<Job>,
+    answered: usize,
+    until: Duration,
+    clock: &SystemClock,
+) -> Vec<Job> {
+    let mut batch = vec![first];
+    while batch.len() < BATCH {
+        if let Ok(next) = jobs.try_recv() {
+            batch.push(next);
+            continue;
+        }
+        let left = until.saturating_sub(clock.monotonic());
+        if batch.len() >= answered || left.is_zero() {
+            break;
+        }
+        match jobs.recv_timeout(left) {
+            Ok(next) => batch.push(next),
+            Err(_) => break,
+        }
+    }
+    batch
+}
+
 struct Writer {
     connection: Connection,
     scripts: Scripts,
@@ -105,13 +140,17 @@ struct Writer {
 impl Writer {
     fn work(mut self, jobs: &Receiver<Job>, commits: &AtomicU64) -> Result<()> {
         let scripts = self.scripts.clone();
+        let clock = SystemClock::default();
+        let (mut answered, mut took) = (0, Duration::ZERO);
         while let Ok(first) = jobs.recv() {
-            let mut batch = vec![first];
-            while batch.len() < BATCH
-                && let Ok(next) = jobs.try_recv()
-            {
-                batch.push(next);
-            }
+            let batch = gather(
+                first,
+                jobs,
+                answered,
+                clock.monotonic() + (took / PATIENCE).min(PATIENCE_MOST),
+                &clock,
+            );
+            let began = clock.monotonic();
             self.connection.prepare_cached("BEGIN IMMEDIATE")?.raw_execute()?;
             self.say(&scripts.prepare.opening, 0)?;
             for job in &batch {
@@ -121,6 +160,8 @@ impl Writer {
             self.say(&scripts.prepare.closing, 0)?;
             self.connection.prepare_cached("COMMIT")?.raw_execute()?;
             commits.fetch_add(1, Ordering::Relaxed);
+            took = clock.monotonic() - began;
+            answered = batch.len();
             for job in batch {
                 // Whoever measured stopped listening when time was up.
                 let _gone = job.reply.send(());

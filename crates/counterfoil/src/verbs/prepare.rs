@@ -12,6 +12,7 @@ use crate::fingerprint::{Arguments, Fingerprint};
 use crate::guard::{self, Candidate, Peer, Stage};
 use crate::id::{FencingToken, OperationId, Task, ToolName};
 use crate::operation::{Distinct, Operation};
+use crate::pointer::Pointer;
 use crate::recovery::Recovery;
 use crate::snapshot::{
     Actor, Decided, Declarations, EvidenceDraft, Existing, Link, Needs, Snapshot, Verb, View,
@@ -96,7 +97,7 @@ impl Prepare {
         if operation.tool == self.tool {
             let volatile =
                 snapshot.stored.as_deref().map(|tool| tool.volatile.as_slice()).unwrap_or_default();
-            if self.arguments.fingerprint(self.tool.as_str(), volatile) != operation.fingerprint {
+            if self.fingerprint_without(volatile) != operation.fingerprint {
                 differs.extend(operation.arguments.differing_members(&self.arguments, volatile));
                 if differs.is_empty() {
                     differs.push("arguments".to_owned());
@@ -112,6 +113,15 @@ impl Prepare {
         match differs.is_empty() {
             true => Ok(()),
             false => Err(Refusal::OperationIdReused { differs, stage: Peer::from(operation).stage }),
+        }
+    }
+
+    /// The fingerprint without these members: known already, unless the declaration in force leaves out others.
+    fn fingerprint_without(&self, volatile: &[Pointer]) -> Fingerprint {
+        let current = self.declared.get(&self.tool).map(|(_, tool)| tool.volatile.as_slice());
+        match current.unwrap_or_default() == volatile {
+            true => self.fingerprint,
+            false => self.arguments.fingerprint(self.tool.as_str(), volatile),
         }
     }
 

@@ -44,6 +44,11 @@ impl Clocks {
         self.clock.now()
     }
 
+    /// Time since some point in this process.
+    pub(super) fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
     /// Whether nothing that waits for an instant may be trusted: store time lies too far below the newest instant of
     /// the ledger, or the two clocks of this process no longer agree.
     pub(super) fn in_doubt(&self, now: Timestamp, newest: Timestamp) -> bool {

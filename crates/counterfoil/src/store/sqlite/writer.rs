@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -159,6 +160,41 @@ impl From<Failure> for Stop {
     }
 }
 
+/// A commit waits for others for at most this fraction of what the last one took: where the disk is slow, sharing a
+/// flush is worth more than beginning at once.
+const PATIENCE: u32 = 8;
+
+/// And never longer than this, also after a commit that had to wait for another process.
+const PATIENCE_MOST: Duration = Duration::from_millis(2);
+
+/// What the next commit holds, at most `most`: whatever waits already comes along. Those who were just `answered`
+/// together tend to come back together, so as many are waited for while time is `left`; a lone caller never waits.
+fn gather<T>(
+    first: T,
+    queue: &Receiver<T>,
+    most: usize,
+    answered: usize,
+    left: impl Fn() -> Duration,
+) -> Vec<T> {
+    let mut gathered = vec![first];
+    while gathered.len() < most {
+        if let Ok(next) = queue.try_recv() {
+            gathered.push(next);
+            continue;
+        }
+        let left = if gathered.len() < answered { left() } else { Duration::ZERO };
+        if left.is_zero() {
+            break;
+        }
+        match queue.recv_timeout(left) {
+            Ok(next) => gathered.push(next),
+            // Time is up, or nobody is left who could come.
+            Err(_) => break,
+        }
+    }
+    gathered
+}
+
 /// The thread's belongings.
 pub(super) struct Writer {
     pub(super) connection: Connection,
@@ -171,15 +207,17 @@ pub(super) struct Writer {
 impl Writer {
     /// Works until every sender is gone and the queue is empty.
     pub(super) fn work(mut self, queue: &Receiver<Box<dyn Job>>) {
+        let (mut answered, mut took) = (0, Duration::ZERO);
         while let Ok(first) = queue.recv() {
-            let mut jobs = vec![first];
-            // Whoever waits already comes along; nobody is waited for.
-            while jobs.len() < self.batch
-                && let Ok(next) = queue.try_recv()
-            {
-                jobs.push(next);
-            }
-            for job in self.settle(jobs) {
+            let patience = (took / PATIENCE).min(PATIENCE_MOST);
+            let until = self.shared.clocks.monotonic() + patience;
+            let left = || until.saturating_sub(self.shared.clocks.monotonic());
+            let jobs = gather(first, queue, self.batch, answered, left);
+            let began = self.shared.clocks.monotonic();
+            let settled = self.settle(jobs);
+            took = self.shared.clocks.monotonic().saturating_sub(began);
+            answered = settled.len();
+            for job in settled {
                 job.answer();
             }
         }
@@ -281,5 +319,49 @@ impl Writer {
         if let Err(error) = self.connection.execute_batch("ROLLBACK") {
             self.shared.poison(StoreError::Poisoned(error.to_string()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// Longer than any test may take: whoever waits for this does not end.
+    const FOR_EVER: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn a_lone_caller_never_waits_for_others() {
+        let (callers, queue) = channel();
+        for answered in [0, 1] {
+            assert_eq!(gather(1, &queue, 256, answered, || FOR_EVER), [1]);
+        }
+        drop(callers);
+    }
+
+    #[test]
+    fn callers_who_were_answered_together_are_committed_together_again() {
+        let (callers, queue) = channel();
+        callers.send(2).unwrap();
+        let late = std::thread::spawn(move || {
+            callers.send(3).unwrap();
+            callers
+        });
+        assert_eq!(gather(1, &queue, 256, 3, || FOR_EVER), [1, 2, 3]);
+        let callers = late.join().unwrap();
+        assert_eq!(gather(1, &queue, 256, 3, || Duration::ZERO), [1]);
+        drop(callers);
+        assert_eq!(gather(1, &queue, 256, 3, || FOR_EVER), [1]);
+    }
+
+    #[test]
+    fn what_waits_comes_along_up_to_the_limit() {
+        let (callers, queue) = channel();
+        for caller in 2..=5 {
+            callers.send(caller).unwrap();
+        }
+        assert_eq!(gather(1, &queue, 3, 0, || Duration::ZERO), [1, 2, 3]);
+        assert_eq!(gather(4, &queue, 256, 0, || Duration::ZERO), [4, 4, 5]);
     }
 }
