@@ -24,7 +24,7 @@ mod wire_tests;
 
 pub use address::{Resolve, SystemResolver};
 pub use classify::{Answer, classify};
-pub use declaration::{DeclarationProblem, check_declaration};
+pub use declaration::{DeclarationProblem, RESERVED_HEADERS, check_declaration};
 pub use request::{InvalidArguments, Request, build};
 pub use secrets::{Secret, SecretError, Secrets, SystemSecrets, scope};
 pub use send::{HttpDestination, Limits};
