@@ -1,7 +1,7 @@
 //! Destinations over HTTP/1.1: how a request is made from stored argument bytes, how it is sent so that the sender
 //! always knows whether a byte of it went out, and what its answer proves.
 //!
-//! [`request`], [`declaration`] and [`classify`] are pure. [`send`] connects first, asks its gate second and writes
+//! [`request`], [`declaration`] and [`mod@classify`] are pure. [`send`] connects first, asks its gate second and writes
 //! third; nothing in here sends a request twice, follows a redirect or decides about another attempt.
 
 pub mod address;
