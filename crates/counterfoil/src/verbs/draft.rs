@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::error::Refusal;
-use crate::operation::{Operation, Rejection, RejectionCode};
+use crate::id::FencingToken;
+use crate::operation::{Attempt, AttemptOutcome, Operation, Rejection, RejectionCode};
 use crate::snapshot::{Actor, Changes, EvidenceDraft, Write};
 use crate::state::{Event, Facts, Suspicion, next};
 use crate::time::Timestamp;
@@ -58,6 +59,17 @@ impl Draft {
             operation.state = state;
         }
         Ok(())
+    }
+
+    /// Nobody reported the attempt made under `fence` in time. It stays unsettled: whatever its sender still says is
+    /// heard.
+    pub(super) fn attempt_went_silent(&mut self, fence: FencingToken) {
+        let unreported = |attempt: &&mut Attempt| attempt.fence == fence && attempt.outcome.is_none();
+        if let Some(attempt) = self.operation.attempts.iter_mut().find(unreported) {
+            attempt.outcome = Some(AttemptOutcome::Unknown);
+            attempt.ended_at = Some(self.now);
+            attempt.error = Some("no report before the lease ran out".to_owned());
+        }
     }
 
     /// Sets the end of retention for a state that has just become final.

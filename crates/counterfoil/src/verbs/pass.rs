@@ -66,8 +66,10 @@ pub(super) fn pass(draft: &mut Draft, context: &Context<'_>, random: u64) -> Res
         // The worker is silent. It may be dead, or frozen and about to send: nothing is proved, so the attempt stays
         // unsettled and the guards treat it as sent.
         State::InProgress(claim) => {
-            let data = json!({ "worker": claim.worker, "fencing_token": claim.fence });
+            let (fence, data) =
+                (claim.fence, json!({ "worker": claim.worker, "fencing_token": claim.fence }));
             draft.apply(&Event::LeaseExpired, None)?;
+            draft.attempt_went_silent(fence);
             draft.note("lease_expired", Actor::Rule, data);
             replan(draft, context, &facts, None, random)
         }

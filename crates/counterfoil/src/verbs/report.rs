@@ -130,7 +130,9 @@ impl Report {
     fn repeats(&self, operation: &Operation, attempt: &Attempt) -> bool {
         let known = operation.state.receipt().and_then(|receipt| receipt.reference.as_ref());
         let other = self.finding.reference.is_some() && self.finding.reference.as_ref() != known;
+        // One that went silent was ended without a report of its sender: it has no marker yet.
         attempt.ended_at.is_some()
+            && attempt.marker.is_some()
             && attempt.outcome == Some(self.finding.outcome())
             && !(self.finding.meaning == Meaning::Succeeded && other)
     }
