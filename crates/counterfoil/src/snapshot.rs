@@ -66,6 +66,14 @@ pub struct Needs<'a> {
     pub bucket: Option<&'a str>,
 }
 
+impl<'a> Needs<'a> {
+    /// The operation alone.
+    #[must_use]
+    pub fn of(account: &'a Account, id: &'a OperationId) -> Self {
+        Self { account, id, action: None, peers: false, named: &[], scope: None, bucket: None }
+    }
+}
+
 /// What the ledger holds about an ID.
 #[derive(Clone, Debug)]
 pub enum Existing {

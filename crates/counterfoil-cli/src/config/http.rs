@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use counterfoil::Pointer;
+use counterfoil::http::RESERVED_HEADERS;
 use counterfoil::policy::{BodyKind, Bucket, DEFAULT_LINGER, DEFAULT_TIMEOUT, HttpDeclaration, QueryMode};
 use counterfoil::recovery::Place;
 
@@ -22,23 +23,6 @@ pub struct Request {
     /// Where its headers take secrets from.
     pub secrets: Vec<Secret>,
 }
-
-/// Headers that the sender writes itself, or that would change how the bytes are framed.
-const RESERVED: [&str; 13] = [
-    "accept-encoding",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// Reads the section `http` of a tool.
 pub(super) fn read(
@@ -188,7 +172,7 @@ fn read_headers(section: &HttpSection, key: &str, checks: &mut Checks<'_>) -> Ve
         let lower = name.get().to_ascii_lowercase();
         if !is_token(name.get()) {
             checks.error(name.span(), key, "this is no header name", "letters, digits and - make a name");
-        } else if RESERVED.contains(&lower.as_str()) {
+        } else if RESERVED_HEADERS.contains(&lower.as_str()) {
             checks.error(name.span(), key, format!("the sender writes {lower} itself"), "remove it");
         } else if seen.contains(&lower) {
             checks.error(name.span(), key, format!("{lower} is there twice"), "header names ignore case");
@@ -243,7 +227,7 @@ impl Request {
             Place::Header(name) => {
                 if self.declaration.headers.keys().any(|header| header.eq_ignore_ascii_case(name)) {
                     clash(format!("`headers` sets {name} too"), "remove it from `headers`");
-                } else if RESERVED.contains(&name.to_ascii_lowercase().as_str())
+                } else if RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str())
                     || ["content-type", "accept", "user-agent"].contains(&name.to_ascii_lowercase().as_str())
                 {
                     clash(

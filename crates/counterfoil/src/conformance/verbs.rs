@@ -201,15 +201,7 @@ impl Verb for Update {
     type Reply = u64;
 
     fn needs(&self) -> Needs<'_> {
-        Needs {
-            account: &self.account,
-            id: &self.id,
-            action: None,
-            peers: false,
-            named: &[],
-            scope: None,
-            bucket: None,
-        }
+        Needs::of(&self.account, &self.id)
     }
 
     fn declared(&self) -> Arc<Declarations> {

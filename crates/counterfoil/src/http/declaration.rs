@@ -88,8 +88,8 @@ impl DeclarationProblem {
     }
 }
 
-/// Headers that frame or route the message, or would make the answer unreadable.
-const RESERVED: [&str; 13] = [
+/// Headers that a declaration may not set: they frame or route the message, or would make the answer unreadable.
+pub const RESERVED_HEADERS: [&str; 13] = [
     "accept-encoding",
     "connection",
     "content-encoding",
@@ -190,7 +190,7 @@ fn check_header_name(name: &str, for_key: bool, problems: &mut Vec<DeclarationPr
         problems.push(DeclarationProblem::HeaderName(name.to_owned()));
     }
     let of_body = for_key && matches!(&*lower, "content-type" | "accept" | "user-agent");
-    if RESERVED.contains(&&*lower) || of_body {
+    if RESERVED_HEADERS.contains(&&*lower) || of_body {
         problems.push(DeclarationProblem::HeaderReserved(name.to_owned()));
     }
 }

@@ -1,7 +1,7 @@
 //! Destinations over HTTP/1.1: how a request is made from stored argument bytes, how it is sent so that the sender
 //! always knows whether a byte of it went out, and what its answer proves.
 //!
-//! [`request`], [`declaration`] and [`classify`] are pure. [`send`] connects first, asks its gate second and writes
+//! [`request`], [`declaration`] and [`mod@classify`] are pure. [`send`] connects first, asks its gate second and writes
 //! third; nothing in here sends a request twice, follows a redirect or decides about another attempt.
 
 pub mod address;
@@ -24,7 +24,7 @@ mod wire_tests;
 
 pub use address::{Resolve, SystemResolver};
 pub use classify::{Answer, classify};
-pub use declaration::{DeclarationProblem, check_declaration};
+pub use declaration::{DeclarationProblem, RESERVED_HEADERS, check_declaration};
 pub use request::{InvalidArguments, Request, build};
 pub use secrets::{Secret, SecretError, Secrets, SystemSecrets, scope};
 pub use send::{HttpDestination, Limits};

@@ -169,7 +169,7 @@ pub(crate) fn resolve(template: &str, secrets: &dyn Secrets) -> Result<Secret, S
 /// A header that is a credential, for the wire: its name in lower case and its value.
 pub(crate) type Credential = (String, Secret);
 
-/// The vendor account that the tool's credential belongs to: the declared scope, else [`scope_digest`]. Reads secrets
+/// The vendor account that the tool's credential belongs to: the declared scope, else `scope_digest`. Reads secrets
 /// only in the second case.
 ///
 /// # Errors

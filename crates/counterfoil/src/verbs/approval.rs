@@ -38,15 +38,7 @@ impl Verb for Approve {
     type Reply = View;
 
     fn needs(&self) -> Needs<'_> {
-        Needs {
-            account: &self.caller.account,
-            id: &self.id,
-            action: None,
-            peers: false,
-            named: self.acknowledges.as_slice(),
-            scope: None,
-            bucket: None,
-        }
+        Needs { named: self.acknowledges.as_slice(), ..Needs::of(&self.caller.account, &self.id) }
     }
 
     fn declared(&self) -> Arc<Declarations> {
@@ -154,7 +146,7 @@ impl Verb for Deny {
     type Reply = View;
 
     fn needs(&self) -> Needs<'_> {
-        only(&self.caller, &self.id)
+        Needs::of(&self.caller.account, &self.id)
     }
 
     fn declared(&self) -> Arc<Declarations> {
@@ -183,7 +175,7 @@ impl Verb for Withdraw {
     type Reply = View;
 
     fn needs(&self) -> Needs<'_> {
-        only(&self.caller, &self.id)
+        Needs::of(&self.caller.account, &self.id)
     }
 
     fn declared(&self) -> Arc<Declarations> {
@@ -207,10 +199,6 @@ fn still_undecided(operation: &Operation, snapshot: &Snapshot) -> Result<(), Ref
             Err(Refusal::WrongState(passed.operation.state.label()))
         }
     }
-}
-
-fn only<'a>(caller: &'a Caller, id: &'a OperationId) -> Needs<'a> {
-    Needs { account: &caller.account, id, action: None, peers: false, named: &[], scope: None, bucket: None }
 }
 
 /// A decision that ends a prepared operation.

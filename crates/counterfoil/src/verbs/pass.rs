@@ -40,15 +40,7 @@ impl Verb for Tick {
     type Reply = Passed;
 
     fn needs(&self) -> Needs<'_> {
-        Needs {
-            account: &self.account,
-            id: &self.id,
-            action: None,
-            peers: false,
-            named: &[],
-            scope: None,
-            bucket: None,
-        }
+        Needs::of(&self.account, &self.id)
     }
 
     fn declared(&self) -> Arc<Declarations> {

@@ -54,15 +54,7 @@ impl Verb for Report {
     type Reply = ReportReply;
 
     fn needs(&self) -> Needs<'_> {
-        Needs {
-            account: &self.account,
-            id: &self.id,
-            action: None,
-            peers: false,
-            named: &[],
-            scope: self.scope.as_deref(),
-            bucket: None,
-        }
+        Needs { scope: self.scope.as_deref(), ..Needs::of(&self.account, &self.id) }
     }
 
     fn declared(&self) -> Arc<Declarations> {
@@ -322,15 +314,7 @@ impl Verb for Renew {
     type Reply = ();
 
     fn needs(&self) -> Needs<'_> {
-        Needs {
-            account: &self.account,
-            id: &self.id,
-            action: None,
-            peers: false,
-            named: &[],
-            scope: None,
-            bucket: None,
-        }
+        Needs::of(&self.account, &self.id)
     }
 
     fn declared(&self) -> Arc<Declarations> {

@@ -77,13 +77,10 @@ impl Verb for Start {
 
     fn needs(&self) -> Needs<'_> {
         Needs {
-            account: &self.account,
-            id: &self.id,
-            action: None,
             peers: true,
-            named: &[],
             scope: self.offer.as_ref().and_then(|offer| offer.scope.as_deref()),
             bucket: self.offer.as_ref().and_then(|offer| offer.bucket.as_deref()),
+            ..Needs::of(&self.account, &self.id)
         }
     }
 

@@ -115,15 +115,7 @@ impl Verb for Finish {
     type Reply = View;
 
     fn needs(&self) -> Needs<'_> {
-        Needs {
-            account: &self.caller.account,
-            id: &self.id,
-            action: None,
-            peers: false,
-            named: &[],
-            scope: None,
-            bucket: None,
-        }
+        Needs::of(&self.caller.account, &self.id)
     }
 
     fn declared(&self) -> Arc<Declarations> {

@@ -211,15 +211,7 @@ impl SqliteStore {
     ) -> Result<Snapshot, StoreError> {
         let (account, id, shared) = (account.clone(), id.clone(), self.inner.shared.clone());
         self.fetch(move |connection| {
-            let needs = Needs {
-                account: &account,
-                id: &id,
-                action: None,
-                peers: false,
-                named: &[],
-                scope: None,
-                bucket: None,
-            };
+            let needs = Needs::of(&account, &id);
             let pauses = pauses::in_force(connection)?;
             let view = View {
                 connection,
