@@ -51,7 +51,7 @@ impl Site {
         let site = Self {
             folder: folder.to_owned(),
             binary: binary.to_owned(),
-            token: format!("cf_{}", "5eed".repeat(16)),
+            token: format!("cf_{:A<43}", "measured-"),
         };
         let store = SqliteStore::open(site.ledger(), counterfoil::store::sqlite::SqliteOptions::default())?;
         let caller = fixture::caller()?;
