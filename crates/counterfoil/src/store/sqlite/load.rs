@@ -60,6 +60,35 @@ impl Clocks {
     }
 }
 
+/// The operation where it is final, in one statement: nothing around it matters any more, and replays are what is asked
+/// for most.
+pub(super) fn final_one(
+    connection: &Connection,
+    shared: &super::shared::Shared,
+    account: &Account,
+    id: &OperationId,
+    declared: &Arc<Declarations>,
+) -> Result<Option<Snapshot>, Failure> {
+    let now = shared.clocks.now();
+    let Some(operation) = row::find(connection, account, id)?.filter(|found| found.state.is_final()) else {
+        return Ok(None);
+    };
+    let stored = shared.policies.get(connection, &operation.tool, operation.policy_version)?;
+    Ok(Some(Snapshot {
+        now,
+        existing: Existing::Operation(Box::new(operation)),
+        stored,
+        declared: declared.clone(),
+        peers: Vec::new(),
+        named: Vec::new(),
+        paused: None,
+        paused_for: Duration::ZERO,
+        refusals: 0,
+        bucket: None,
+        restored: false,
+    }))
+}
+
 /// One consistent view of the file.
 pub(super) struct View<'a> {
     pub(super) connection: &'a Connection,

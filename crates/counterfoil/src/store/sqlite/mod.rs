@@ -168,6 +168,14 @@ impl SqliteStore {
         error
     }
 
+    fn is_open(&self) -> Result<(), StoreError> {
+        match self.inner.shared.fatal() {
+            Some(error) => Err(error),
+            None if self.inner.threads.queue().is_none() => Err(closed()),
+            None => Ok(()),
+        }
+    }
+
     /// Reads from one consistent view.
     async fn look<R: Send + 'static>(
         &self,
@@ -179,14 +187,12 @@ impl SqliteStore {
             Err(Failure::Job(Error::Refused(refusal))) => Ok(Err(refusal)),
             Err(failure) => Err(failure),
         };
-        if let Some(error) = self.inner.shared.fatal() {
-            return Err(error.into());
-        }
-        if self.inner.threads.queue().is_none() {
-            return Err(closed().into());
-        }
+        self.is_open()?;
         let outcome = match self.inner.threads.reads() {
-            Some(readers) => readers.read(self.inner.shared.clone(), work).await?,
+            Some(readers) => {
+                let consistent = move |connection: &Connection| readers::consistently(connection, &work);
+                readers.read(self.inner.shared.clone(), consistent).await?
+            }
             None => self.write(move |commit| work(commit.connection)).await?,
         };
         Ok(outcome?)
@@ -209,20 +215,25 @@ impl SqliteStore {
         id: &OperationId,
         declared: Arc<Declarations>,
     ) -> Result<Snapshot, StoreError> {
+        let again = (account.clone(), id.clone(), declared.clone(), self.inner.shared.clone());
         let (account, id, shared) = (account.clone(), id.clone(), self.inner.shared.clone());
-        self.fetch(move |connection| {
+        let look = move |connection: &Connection| {
             let needs = Needs::of(&account, &id);
             let pauses = pauses::in_force(connection)?;
-            let view = View {
-                connection,
-                policies: &shared.policies,
-                clocks: &shared.clocks,
-                pauses: &pauses,
-                newest: Head::read(connection)?.newest,
-            };
-            view.snapshot(&needs, declared.clone())
-        })
-        .await
+            let newest = Head::read(connection)?.newest;
+            let (policies, clocks) = (&shared.policies, &shared.clocks);
+            View { connection, policies, clocks, pauses: &pauses, newest }.snapshot(&needs, declared.clone())
+        };
+        let Some(readers) = self.inner.threads.reads() else { return self.fetch(look).await };
+        self.is_open()?;
+        let (account, id, declared, shared) = again;
+        let glance = move |connection: &Connection| match load::final_one(
+            connection, &shared, &account, &id, &declared,
+        )? {
+            Some(snapshot) => Ok(snapshot),
+            None => readers::consistently(connection, look),
+        };
+        readers.read(self.inner.shared.clone(), glance).await
     }
 
     /// The operations that `filter` lets through, newest first, of one account or of all. Receipts come without their

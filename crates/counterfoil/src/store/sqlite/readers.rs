@@ -29,7 +29,7 @@ impl Readers {
         (Self { queue }, Tasks(Arc::new(Mutex::new(tasks))))
     }
 
-    /// Reads with one consistent view of the file.
+    /// Reads; what takes more than one statement must ask for a view of its own ([`consistently`]).
     pub(super) async fn read<R: Send + 'static>(
         &self,
         shared: Arc<Shared>,
@@ -37,7 +37,7 @@ impl Readers {
     ) -> Result<R, StoreError> {
         let (reply, answer) = oneshot::channel();
         let task: Task = Box::new(move |connection| {
-            let outcome = consistently(connection, work);
+            let outcome = work(connection);
             if let Err(Failure::Fatal(error)) = &outcome {
                 shared.poison(error.clone());
             }
@@ -70,7 +70,8 @@ impl Tasks {
     }
 }
 
-fn consistently<R>(
+/// Reads with one consistent view of the file.
+pub(super) fn consistently<R>(
     connection: &Connection,
     work: impl FnOnce(&Connection) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
