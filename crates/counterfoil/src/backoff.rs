@@ -12,6 +12,8 @@ use crate::time::Timestamp;
 pub struct Spent {
     /// Attempts that count.
     pub attempts: u32,
+    /// All attempts: delays grow also where an attempt uses up nothing.
+    pub tries: u32,
     /// When the first attempt started.
     pub since: Option<Timestamp>,
     /// How long the tool was paused since then; it does not count.
@@ -25,6 +27,7 @@ impl Spent {
         Self {
             attempts: u32::try_from(attempts.iter().filter(|attempt| attempt.counts).count())
                 .unwrap_or(u32::MAX),
+            tries: u32::try_from(attempts.len()).unwrap_or(u32::MAX),
             since: attempts.first().map(|attempt| attempt.started_at),
             paused,
         }
@@ -65,7 +68,7 @@ pub fn next_attempt(
     retry_after: Option<Duration>,
     random: u64,
 ) -> Option<Timestamp> {
-    let wait = delay(budget, spent.attempts.max(1), random).max(retry_after.unwrap_or_default());
+    let wait = delay(budget, spent.tries.max(1), random).max(retry_after.unwrap_or_default());
     let at = now.plus(wait);
     spent.allows(budget, at).then_some(at)
 }
@@ -119,7 +122,7 @@ mod tests {
     fn a_retry_after_beyond_the_elapsed_budget_ends_it() {
         let budget = Budget::default();
         let start = Timestamp::from_millis(1_000_000);
-        let spent = Spent { attempts: 1, since: Some(start), paused: Duration::ZERO };
+        let spent = Spent { attempts: 1, tries: 1, since: Some(start), paused: Duration::ZERO };
         assert!(next_attempt(&budget, &spent, start, Some(Duration::from_secs(901)), 0).is_none());
         assert_eq!(
             next_attempt(&budget, &spent, start, Some(Duration::from_secs(2)), 0),

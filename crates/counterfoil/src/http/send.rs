@@ -80,6 +80,9 @@ impl std::fmt::Debug for HttpDestination {
     }
 }
 
+/// The scope of an attempt whose credential cannot be read.
+const UNREADABLE: &str = "unreadable";
+
 /// The longest `timeout` and `linger`.
 const MAX_PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -131,8 +134,9 @@ impl Destination for HttpDestination {
     ) -> Result<Made, String> {
         let http = tool.http().ok_or_else(|| InvalidArguments::NotHttp.to_string())?;
         let request = build(tool, account, arguments, key, None).map_err(|error| error.to_string())?;
+        // A secret that cannot be read is no fault of the arguments: the send finds it missing, and nothing goes out.
         let scope = secrets::scope(tool, account, &self.inner.ledger_secret, &*self.inner.secrets)
-            .map_err(|error| error.to_string())?;
+            .unwrap_or_else(|_| UNREADABLE.to_owned());
         let credential = http.scope.is_none().then(|| scope.clone());
         Ok(Made {
             digest: request.digest.clone(),
@@ -186,7 +190,8 @@ impl Inner {
                 let words = "stopped before the first byte: the credential changed meanwhile";
                 return Finding::stopped(Marker::NotConnected, words);
             }
-            Err(error) => return not_sent(&error.to_string()),
+            // As good as a refused credential: it uses up no attempt, and three in a row pause the tool.
+            Err(error) => return Finding { credential_refused: true, ..not_sent(&error.to_string()) },
         };
         let Some(message) = message(&request, &target, path, headers, pooled) else {
             return not_sent("the request cannot be written as HTTP");
