@@ -112,7 +112,8 @@ fn is_jwt(word: &str) -> bool {
 
 /// Prefixes that vendors give their secrets so that scanners find them, and how many letters, digits, `-` and
 /// `_` follow at least. `cf_` begins the tokens of this product.
-const MARKED: [(&str, usize); 32] = [
+const MARKED: [(&str, usize); 33] = [
+    ("cf_", 40),
     ("sk_live_", 4),
     ("sk_test_", 4),
     ("rk_live_", 4),
@@ -257,6 +258,8 @@ mod tests {
             (Shape::ApiKey, "key=ASIAIOSFODNN7EXAMPLE;"),
             (Shape::ApiKey, "AIzaSyA1234567890abcdefghijklmnopqrstuv"),
             (Shape::ApiKey, "cf_0a1b2c3d4e5f60718293a4b5c6d7e8f9"),
+            (Shape::ApiKey, "cf_Zk3-9wQ_tR7mXv-LpB2sYhN5cJfDgKa8Wq0E1uTiO4M"),
+            (Shape::ApiKey, "cf_-_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
             (Shape::PaymentCard, "4111111111111111"),
             (Shape::PaymentCard, "4242 4242 4242 4242"),
             (Shape::PaymentCard, "4242-4242-4242-4242"),
