@@ -38,6 +38,12 @@ impl Roles {
         Self { agent: true, worker: true, approver: true, auditor: true, operator: true }
     }
 
+    /// Whether what operations hold may be read: arguments, receipts, decisions.
+    #[must_use]
+    pub fn reads(self) -> bool {
+        self.agent || self.approver || self.auditor
+    }
+
     /// Reads the names that tokens are created with.
     #[must_use]
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
@@ -65,6 +71,8 @@ pub enum Need {
     Approver,
     /// Any role that may read operations.
     Read,
+    /// Any role that may see how operations stand.
+    States,
     /// Any role that may read evidence.
     Evidence,
     /// `operator`.
@@ -81,7 +89,8 @@ impl Caller {
         let (granted, name) = match need {
             Need::Agent => (roles.agent, "agent"),
             Need::Approver => (roles.approver, "approver"),
-            Need::Read => (roles.agent || roles.approver || roles.auditor, "agent, approver or auditor"),
+            Need::Read => (roles.reads(), "agent, approver or auditor"),
+            Need::States => (roles.reads() || roles.operator, "agent, approver, auditor or operator"),
             Need::Evidence => (roles.approver || roles.auditor, "approver or auditor"),
             Need::Operator => (roles.operator, "operator"),
         };

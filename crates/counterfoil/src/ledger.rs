@@ -199,6 +199,11 @@ impl Ledger {
         let needs = verb.needs();
         let snapshot = self.inner.store.snapshot(needs.account, needs.id, verb.declared()).await?;
         let known = match &snapshot.existing {
+            // Who is told that an ID is new may use it anew: not where it may have been in a lost part of the ledger.
+            Existing::Nothing if snapshot.restored => match verb.decide(&snapshot) {
+                Err(Refusal::LedgerRestored) => return Err(Refusal::LedgerRestored.into()),
+                Ok(_) | Err(_) => return Ok(Read::New),
+            },
             Existing::Nothing => return Ok(Read::New),
             Existing::Tombstone(_) => None,
             Existing::Operation(operation) => Some(operation),
@@ -221,9 +226,8 @@ impl Ledger {
     /// [`Refusal::UnknownOperation`], [`Refusal::ReceiptExpired`], [`Refusal::ToolForbidden`],
     /// [`Refusal::RoleForbidden`].
     pub async fn find(&self, caller: &Caller, id: &OperationId) -> Result<View, Error> {
-        caller.needs(Need::Read)?;
-        let view = self.look(caller, id).await?;
-        Ok(view)
+        caller.needs(Need::States)?;
+        self.look(caller, id).await
     }
 
     async fn look(&self, caller: &Caller, id: &OperationId) -> Result<View, Error> {
@@ -231,7 +235,7 @@ impl Ledger {
         if let Existing::Operation(operation) = &snapshot.existing {
             caller.may_use(&operation.tool)?;
         }
-        Ok(snapshot.view()?)
+        Ok(View { states_only: !caller.roles.reads(), ..snapshot.view()? })
     }
 
     /// Waits, at most for `wait`, until the operation is final or only somebody else can move it on, then gives it as
@@ -269,21 +273,26 @@ impl Ledger {
         }
     }
 
-    /// Operations of the caller's account, newest first; tools that the caller may not use are left out.
+    /// Operations of the caller's account, newest first; tools that the caller may not use are left out. A caller that
+    /// is nothing but an operator sees how the operations of all accounts stand.
     ///
     /// # Errors
     /// [`Refusal::RoleForbidden`], or what the store could not do.
     pub async fn list(&self, caller: &Caller, filter: Filter) -> Result<Page<View>, Error> {
-        caller.needs(Need::Read)?;
-        let page = self.inner.store.list(Some(&caller.account), filter).await?;
+        let states_only = !caller.roles.reads();
+        // A search for a reference would tell whether there is a receipt with it.
+        caller.needs(if filter.reference.is_some() { Need::Read } else { Need::States })?;
+        let account = (!states_only).then_some(&caller.account);
+        let page = self.inner.store.list(account, filter).await?;
         let mut items = Vec::with_capacity(page.items.len());
         for operation in page.items {
             if caller.may_use(&operation.tool).is_err() {
                 continue;
             }
-            let snapshot = self.inner.store.snapshot(&caller.account, &operation.id, self.declared()).await?;
+            let declared = self.declared();
+            let snapshot = self.inner.store.snapshot(&operation.account, &operation.id, declared).await?;
             if let Ok(view) = snapshot.view() {
-                items.push(view);
+                items.push(View { states_only, ..view });
             }
         }
         Ok(Page { items, next_cursor: page.next_cursor })

@@ -116,10 +116,11 @@ impl Snapshot {
     /// The operation, as long as its receipt is kept.
     ///
     /// # Errors
-    /// [`Refusal::UnknownOperation`] or [`Refusal::ReceiptExpired`].
+    /// [`Refusal::UnknownOperation`] or [`Refusal::ReceiptExpired`]; [`Refusal::LedgerRestored`] where the operation may
+    /// have been in the part of the ledger that was lost: nobody is told that it was never prepared.
     pub fn operation(&self) -> Result<&Operation, Refusal> {
         match &self.existing {
-            Existing::Nothing => Err(Refusal::UnknownOperation),
+            Existing::Nothing => Err(self.missing()),
             Existing::Tombstone(stage) => Err(Refusal::ReceiptExpired { stage: *stage }),
             Existing::Operation(operation) => match operation.receipt_expires_at {
                 // Purged yet or not: from this instant on every answer is the same.
@@ -129,6 +130,12 @@ impl Snapshot {
                 Some(_) | None => Ok(operation),
             },
         }
+    }
+
+    /// What an ID that the ledger does not know is answered with.
+    #[must_use]
+    pub fn missing(&self) -> Refusal {
+        if self.restored { Refusal::LedgerRestored } else { Refusal::UnknownOperation }
     }
 
     /// The surroundings of `operation`.
@@ -170,10 +177,12 @@ impl Snapshot {
         let context = Context { stored: &tool, ..self.context(&operation.tool)? };
         let next = next_step(&operation, &context);
         let facts = context.facts();
-        let send_allowed_until = facts.recovery.send_allowed_until(&operation.attempts);
+        let sendable = !operation.state.is_final() && next.action != crate::decide::Action::Review;
+        let send_allowed_until = facts.recovery.send_allowed_until(&operation.attempts).filter(|_| sendable);
         let approval_required = facts.approval == crate::policy::ApprovalRule::Required;
         drop(facts);
-        Ok(View { operation, next, send_allowed_until, approval_required, tool, replayed: false })
+        let (replayed, states_only) = (false, false);
+        Ok(View { operation, next, send_allowed_until, approval_required, tool, replayed, states_only })
     }
 }
 
@@ -184,7 +193,7 @@ pub struct View {
     pub operation: Operation,
     /// What happens next.
     pub next: NextStep,
-    /// Until when the destination's memory of the key covers another send.
+    /// Until when the destination's memory of the key covers another send, while another one may come at all.
     pub send_allowed_until: Option<Timestamp>,
     /// Whether an approval is needed.
     pub approval_required: bool,
@@ -192,6 +201,8 @@ pub struct View {
     pub tool: Arc<Tool>,
     /// Whether it was final when the call arrived.
     pub replayed: bool,
+    /// Whether the caller may see how it stands, and neither arguments nor receipts nor decisions.
+    pub states_only: bool,
 }
 
 impl View {

@@ -80,7 +80,7 @@ pub(super) async fn execute(State(app): State<App>, request: Request) -> Result<
 /// `GET /v1/operations/{id}`.
 pub(super) async fn get(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
-    let session = app.enter(&parts, Need::Read).await?;
+    let session = app.enter(&parts, Need::States).await?;
     let id = operation_id(&parts)?;
     let wait = Query::parse(parts.uri.query(), &["wait_ms"])?.wait(app.limits())?.unwrap_or(0);
     let view = match app.ledger().find(&session.caller, &id).await {
@@ -102,7 +102,7 @@ async fn wait_for_change(app: &App, session: &Session, view: View, wait: Duratio
         () = app.draining().cancelled() => Ok(view),
     };
     let session = app.authority().again(session).await?;
-    session.caller.needs(Need::Read)?;
+    session.caller.needs(Need::States)?;
     match waited {
         Ok(view) => {
             session.caller.may_use(&view.operation.tool)?;
@@ -115,7 +115,7 @@ async fn wait_for_change(app: &App, session: &Session, view: View, wait: Duratio
 /// `GET /v1/operations`.
 pub(super) async fn list(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
-    let session = app.enter(&parts, Need::Read).await?;
+    let session = app.enter(&parts, Need::States).await?;
     let filter = Query::parse(parts.uri.query(), &FILTERS)?.filter(app.limits())?;
     let page = app.ledger().list(&session.caller, filter).await.map_err(|error| match error {
         Error::Refused(refusal) => Problem::from(refusal),
@@ -244,6 +244,8 @@ fn come_back(app: &App, view: &View) -> Option<u64> {
     match view.next.action {
         Action::Approve | Action::Review | Action::None | Action::Correct | Action::Report => None,
         Action::Execute | Action::WaitForOperation | Action::Wait => Some(1),
+        // Only a resume can move what is paused.
+        Action::Retry | Action::Reconcile if view.next.at.is_none() => None,
         Action::Retry | Action::Reconcile => {
             let away = view.next.at.map(|at| at.since(app.ledger().store().now())).unwrap_or_default();
             let away = away.min(LONGEST_AWAY);

@@ -3,7 +3,8 @@
 
 use std::borrow::Cow;
 
-use counterfoil::operation::{Attempt, Body, Operation, ResultBody};
+use counterfoil::decide::Action;
+use counterfoil::operation::{Attempt, Body, Marker, Operation, ResultBody};
 use counterfoil::policy::Tool;
 use counterfoil::recovery::Recovery;
 use counterfoil::snapshot::View;
@@ -315,6 +316,33 @@ impl<'v> Representation<'v> {
     /// The operation as seen in `view`.
     #[must_use]
     pub fn of(view: &'v View) -> Self {
+        let whole = Self::whole(view);
+        if view.states_only { whole.without_content(view) } else { whole }
+    }
+
+    /// How it stands, without what it holds: no arguments, receipt or decision.
+    fn without_content(self, view: &'v View) -> Self {
+        let message = match view.operation.state {
+            State::Succeeded(_) if view.next.action == Action::None => "Done.".to_owned(),
+            State::Succeeded(_)
+            | State::Prepared(_)
+            | State::InProgress(_)
+            | State::Rejected(_)
+            | State::Unknown(_) => self.next.message.clone(),
+        };
+        Self {
+            arguments: Raw::borrowed(REDACTED),
+            accepted_by: None,
+            approval: Approval { by: None, at: None, ..self.approval },
+            receipt: None,
+            rejection: self.rejection.map(|rejection| RejectionBody { detail: None, ..rejection }),
+            closed: None,
+            next: Next { message, ..self.next },
+            ..self
+        }
+    }
+
+    fn whole(view: &'v View) -> Self {
         let operation = &view.operation;
         let approval = operation.approval.as_ref();
         Self {
@@ -393,7 +421,8 @@ impl<'v> AttemptBody<'v> {
             ended_at: attempt.ended_at,
             outcome: attempt.outcome.map(counterfoil::operation::AttemptOutcome::label),
             settled: attempt.settled,
-            marker: attempt.marker.map(counterfoil::operation::Marker::label),
+            // An attempt that ended without a report counts as sent.
+            marker: attempt.marker.or(attempt.ended_at.map(|_| Marker::BytesWritten)).map(Marker::label),
             status: attempt.status,
             error: attempt.error.as_deref(),
             key,

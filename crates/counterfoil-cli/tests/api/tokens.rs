@@ -134,3 +134,38 @@ async fn guesses_are_counted_and_learn_nothing() {
     assert_eq!((guess.status, guess.header("retry-after")), (429, Some("1")));
     assert_eq!(house.get(&theirs, "/v1/operations/guess-17").await.status, 200, "others are not held up");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_sees_how_every_account_stands_and_nothing_else() {
+    let house = House::build().await;
+    for account in ["kitchen", "bakery"] {
+        let agent = house.token(account, "planner", &["agent"]).await;
+        let done = house
+            .call(&agent, "PUT", "/v1/operations/mine", &with(order(1), json!({ "execute": true })))
+            .await;
+        assert_eq!(done.value()["state"], "succeeded");
+    }
+    let operator = house.token("kitchen", "root", &["operator"]).await;
+    let list = house.get(&operator, "/v1/operations").await;
+    let items = list.value()["items"].as_array().unwrap().clone();
+    let accounts: Vec<_> = items.iter().map(|item| item["account"].as_str().unwrap()).collect();
+    assert_eq!(accounts.len(), 2);
+    assert!(accounts.contains(&"kitchen") && accounts.contains(&"bakery"));
+    for item in items.iter().chain([&house.get(&operator, "/v1/operations/mine").await.value()]) {
+        assert_eq!(item["state"], "succeeded");
+        assert_eq!(item["arguments"], json!({ "redacted": true }));
+        assert_eq!((&item["receipt"], &item["accepted_by"]), (&Value::Null, &Value::Null));
+        assert_eq!(item["next"]["message"], "Done.");
+    }
+    // A search for a reference would tell whether a receipt names it; a change is not an operator's at all.
+    assert_eq!(
+        refused(&house.get(&operator, "/v1/operations?reference=po_1").await),
+        (403, "forbidden".to_owned())
+    );
+    let put = house.call(&operator, "PUT", "/v1/operations/other", &order(1)).await;
+    assert_eq!(refused(&put), (403, "forbidden".to_owned()));
+    assert_eq!(
+        refused(&house.get(&operator, "/v1/operations/mine/evidence").await),
+        (403, "forbidden".to_owned())
+    );
+}

@@ -85,6 +85,15 @@ fn a_restored_ledger_is_noticed_everywhere_until_somebody_resumes_it() {
     // It may have been sent: the ledger does not know.
     let again = kitchen.prepare("mail.send", "mail-2", r#"{"n":2}"#).ended(1);
     assert!(again.stderr.contains("`counterfoil explain ledger-restored`"), "{}", again.stderr);
+    // Nobody is told that the ID is free, whatever is asked about it.
+    for asked in [["op", "show"], ["op", "execute"], ["op", "withdraw"]] {
+        let answer = kitchen.run(&[asked[0], asked[1], "mail-2"]).ended(1);
+        assert!(
+            answer.stderr.contains("`counterfoil explain ledger-restored`"),
+            "{asked:?} {}",
+            answer.stderr
+        );
+    }
     assert_eq!(kitchen.forgetful.effect_count().unwrap(), 2);
     kitchen.run(&["tool", "resume", "--all", "--note", "compared with the supplier"]).ended(0);
     let status = kitchen.run(&["status"]).ended(0);

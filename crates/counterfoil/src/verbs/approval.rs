@@ -68,7 +68,7 @@ impl Verb for Approve {
         let mut draft = Draft::of(operation, snapshot.now);
         if let Some(other) = &self.acknowledges {
             let peer =
-                snapshot.named.iter().find(|peer| peer.id == *other).ok_or(Refusal::UnknownOperation)?;
+                snapshot.named.iter().find(|peer| peer.id == *other).ok_or_else(|| snapshot.missing())?;
             if peer.stage != Stage::Succeeded {
                 return Err(Refusal::WrongState(peer.stage.label()));
             }

@@ -133,7 +133,7 @@ impl Prepare {
             .iter()
             .map(|id| {
                 let peer =
-                    snapshot.named.iter().find(|peer| peer.id == *id).ok_or(Refusal::UnknownOperation)?;
+                    snapshot.named.iter().find(|peer| peer.id == *id).ok_or_else(|| snapshot.missing())?;
                 let allowed = by_approver || peer.released || peer.stage == Stage::InProgress;
                 match allowed {
                     true => Ok(Distinct { id: id.clone(), by_approver }),
