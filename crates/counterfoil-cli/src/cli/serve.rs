@@ -174,7 +174,8 @@ fn joined(ended: Result<(), tokio::task::JoinError>, what: &str) {
 
 async fn open(config: &Config) -> Result<Ledger, CommandError> {
     let Database::Sqlite(path) = &config.server.database;
-    Ok(Ledger::open(path, tools(config), LedgerOptions::default()).await?)
+    let opened = Ledger::open(path, tools(config), LedgerOptions::default()).await;
+    opened.map_err(|error| super::database::unusable(path, &error))
 }
 
 fn tools(config: &Config) -> Vec<Tool> {

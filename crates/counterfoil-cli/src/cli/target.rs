@@ -342,6 +342,13 @@ struct Problem {
     differs: Vec<String>,
     #[serde(default)]
     operations: Vec<String>,
+    operation_id: Option<String>,
+    next: Option<ProblemNext>,
+}
+
+#[derive(serde::Deserialize)]
+struct ProblemNext {
+    operation: Option<String>,
 }
 
 /// A problem as an error of the command.
@@ -361,9 +368,17 @@ fn refused(answer: &Answer) -> CommandError {
         }
     }
     let mut hints = vec![super::output::visible(&problem.hint)];
+    if let (Some("approval-required"), Some(id), Some(holder)) =
+        (known, &problem.operation_id, problem.next.as_ref().and_then(|next| next.operation.as_ref()))
+    {
+        hints.push(super::output::visible(&format!(
+            "whoever approves it must have seen {holder}: `counterfoil op show {id}` prints the command"
+        )));
+    }
     hints.extend(known.map(|slug| format!("`counterfoil explain {slug}` says more")));
     let kind = if answer.status >= 500 { Kind::Environment } else { Kind::Refused };
-    CommandError { kind, slug: known, message, hints }
+    let problem = serde_json::from_str(&answer.body).unwrap_or_default();
+    CommandError { kind, slug: known, message, hints, problem }
 }
 
 fn no_answer(error: ClientError) -> CommandError {

@@ -66,7 +66,10 @@ impl PrepareArgs {
         match self.arguments.as_str() {
             "-" => read_all(io::stdin().lock()),
             text => match text.strip_prefix('@') {
-                Some(path) => read_all(std::fs::File::open(path)?),
+                Some(path) => match std::fs::File::open(path).map_err(CommandError::from).and_then(read_all) {
+                    Ok(bytes) => Ok(bytes),
+                    Err(error) => Err(CommandError { message: format!("{path}: {}", error.message), ..error }),
+                },
                 None => Ok(text.as_bytes().to_vec()),
             },
         }
@@ -154,11 +157,10 @@ fn body(args: &PrepareArgs, arguments: &[u8], wait: Duration) -> Result<String, 
 
 /// The one JSON value that a text is. Anything after it could add members to the call.
 fn one_value<'a>(text: &'a [u8], option: &str) -> Result<&'a RawValue, CommandError> {
-    serde_json::from_slice(text).map_err(|error| CommandError {
-        kind: Kind::Refused,
-        slug: Some("invalid-arguments"),
-        message: format!("{option} is no JSON: line {}, column {}", error.line(), error.column()),
-        hints: vec!["give one JSON object, `@FILE`, or `-` for standard input".to_owned()],
+    serde_json::from_slice(text).map_err(|error| {
+        let message = format!("{option} is no JSON: line {}, column {}", error.line(), error.column());
+        let hint = "give one JSON object, `@FILE`, or `-` for standard input";
+        CommandError { slug: Some("invalid-arguments"), ..CommandError::new(Kind::Refused, message, hint) }
     })
 }
 
