@@ -158,7 +158,7 @@ impl From<Report> for CommandError {
 }
 
 /// A refusal with the hint of its page.
-fn explained(kind: Kind, slug: &'static str, message: String) -> CommandError {
+pub fn explained(kind: Kind, slug: &'static str, message: String) -> CommandError {
     let hints = match problems::find(slug) {
         Some(problem) => vec![problem.hint.to_owned(), format!("`counterfoil explain {slug}` says more")],
         None => vec![format!("the code is {slug}")],
