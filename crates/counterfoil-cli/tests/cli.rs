@@ -145,11 +145,90 @@ fn a_bad_command_line_ends_with_two_and_says_nothing_on_stdout() {
         &["tool", "pause", "t", "--all"],
         &["demo", "--actions", "0"],
         &["tool", "list", "--server", "http://127.0.0.1:1"],
+        &["check", "--server", "http://127.0.0.1:1"],
+        &["init", "--server", "http://127.0.0.1:1"],
+        &["completions", "bash", "--server", "http://127.0.0.1:1"],
+        &["explain", "paused", "--server", "http://127.0.0.1:1"],
+        &["config", "schema", "--server", "http://127.0.0.1:1"],
     ] {
         let output = run(folder.path(), args);
         assert_eq!(output.status.code(), Some(2), "{args:?} {}", stderr(&output));
         assert_eq!(stdout(&output), "", "{args:?}");
     }
+}
+
+#[test]
+fn a_server_is_refused_where_it_says_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [&["check"][..], &["init"], &["completions", "bash"], &["explain"], &["config", "schema"]] {
+        let output = run(folder.path(), &[args, &["--server", "http://127.0.0.1:1"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let said = stderr(&output);
+        assert!(said.contains("does not work through a server\nhint: leave --server out"), "{said}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn errors_are_json_where_data_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = |args: &[&str], code: i32| -> Value {
+        let output = run(folder.path(), args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "");
+        let value: Value = serde_json::from_slice(&output.stderr).unwrap();
+        let error = value["error"].clone();
+        assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{value}");
+        assert!(error["hints"].as_array().is_some_and(|hints| !hints.is_empty()), "{value}");
+        error
+    };
+    assert_eq!(error(&["explain", "pausd", "--json"], 2)["code"], "usage");
+    assert_eq!(error(&["op", "list", "--json"], 1)["code"], "configuration");
+    assert_eq!(error(&["op", "execute", "--json"], 2)["code"], "usage");
+    assert_eq!(error(&["--json", "nonsense"], 2)["code"], "usage");
+    fs::write(folder.path().join("counterfoil.toml"), "").unwrap();
+    assert_eq!(error(&["op", "list", "--json"], 1)["code"], "environment");
+}
+
+#[test]
+fn usage_lines_do_not_ask_for_a_token_that_the_environment_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = command(folder.path(), &["op", "execute"]).env("COUNTERFOIL_TOKEN", "cf_canary").output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said.contains("Usage:") && !said.contains("--token") && !said.contains("canary"), "{said}");
+}
+
+#[test]
+fn paths_that_cannot_be_used_are_named_with_a_fitting_hint() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("counterfoil.toml"), include_str!("configs/two-tools.toml")).unwrap();
+    let serve = |database: &str| run(folder.path(), &["serve", "--listen", "127.0.0.1:0", "--database", database]);
+    for (database, hint) in [
+        ("sqlite:nowhere/ledger.db", "there is no folder nowhere"),
+        ("sqlite:.", "this is a folder"),
+        ("sqlite:counterfoil.toml", "must be a ledger"),
+        ("counterfoil.db", "sqlite:PATH"),
+    ] {
+        let output = serve(database);
+        assert_eq!(output.status.code(), Some(1), "{database}");
+        assert!(stderr(&output).contains(hint), "{database}: {}", stderr(&output));
+    }
+    let args = ["op", "prepare", "mail.send", "--id", "a", "--arguments", "@missing.json", "--account", "k"];
+    let output = run(folder.path(), &args);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).starts_with("error: missing.json: "), "{}", stderr(&output));
+}
+
+#[test]
+fn an_id_that_is_personal_data_is_refused_as_by_the_api_and_not_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["op", "prepare", "mail.send", "--id", "bob@example.com", "--arguments", "{}"];
+    let output = run(folder.path(), &args);
+    let hint = counterfoil_cli::problems::find("invalid-operation-id").unwrap().hint;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains(&format!("hint: {hint}")), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("bob@"));
 }
 
 #[test]

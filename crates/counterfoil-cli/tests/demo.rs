@@ -116,6 +116,15 @@ fn the_story_is_on_stdout_and_says_what_happened() {
 }
 
 #[test]
+fn a_quiet_demo_prints_the_summary_alone() {
+    let run = Run::of(&["-q", "--seed", "5", "--actions", "8"]);
+    let told = String::from_utf8(run.output.stdout.clone()).unwrap();
+    assert_eq!(run.code(), Some(0), "{told}\n{}", run.stderr());
+    assert!(told.trim_start().starts_with("What went wrong\n"), "{told}");
+    assert!(told.contains("No action was done twice"), "{told}");
+}
+
+#[test]
 fn a_supplier_that_breaks_its_promise_is_found_out() {
     let run = Run::of(&["--json", "--seed", "6", "--actions", "12", "--forget-keys"]);
     assert_eq!(run.code(), Some(1), "{}", run.stderr());

@@ -147,6 +147,7 @@ async fn asked_to_end_it_answers_who_waits_and_records_what_runs() {
     world.supplier.release();
     let (ended, said) = tokio::task::spawn_blocking(move || server.end()).await.unwrap();
     assert_eq!(ended, Some(0), "{said}");
+    assert_eq!(said, "draining: 1 attempt on its way\nended: every outcome is recorded\n");
     let ledger = Ledger::open(world.path().join("counterfoil.db"), Vec::new(), LedgerOptions::default())
         .await
         .unwrap();
@@ -216,6 +217,9 @@ async fn a_hang_up_reads_the_tools_again_all_or_nothing() {
     server.signal("HUP");
     let mut line = String::new();
     let mut errors = BufReader::new(server.child.stderr.take().unwrap());
+    errors.read_line(&mut line).unwrap();
+    assert_eq!(line, "reloaded: 2 tools\n");
+    line.clear();
     errors.read_line(&mut line).unwrap();
     assert!(line.contains("the tools stay as they were"), "{line}");
     assert_eq!(names(&server).await, ["mail.send", "supplier.create_order"]);

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use counterfoil::guard::{Peer, Stage};
 use counterfoil::snapshot::View;
-use counterfoil::{Error, OperationId, Refusal, StoreError};
+use counterfoil::{Error, Operation, OperationId, Refusal, StoreError};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -17,6 +17,10 @@ use crate::problems::{self, CATALOGUE};
 
 /// The longest text of a caller that a problem repeats.
 const LONGEST_NAME: usize = 64;
+
+/// What helps a token that is limited to other tools; a role would not.
+const TOOL_FORBIDDEN_HINT: &str = "This token is limited to other tools (`counterfoil token list` shows its patterns). Use one \
+     whose patterns fit the tool: `counterfoil token create --tools PATTERN` makes it, without --tools for all tools.";
 
 /// Whether the call may have led to a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -140,6 +144,13 @@ impl Problem {
         self.0.operation_id = Some(view.operation.id.clone());
         self.0.state = Some(view.operation.state.label());
         self.0.next = Some(Next::of(view));
+        if let ("approval-required", Some(holder)) = (self.0.code, &view.next.operation) {
+            let Operation { id, fingerprint, .. } = &view.operation;
+            self.0.hint = Cow::Owned(format!(
+                "An approver who knows that {holder} has succeeded says so: `counterfoil op approve {id} --fingerprint \
+                 {fingerprint} --acknowledges {holder}`; then execute the same ID again."
+            ));
+        }
         self
     }
 
@@ -233,7 +244,11 @@ impl From<Refusal> for Problem {
         let detail = Cow::Owned(sentence(&refusal.to_string()));
         // A cursor is a parameter like any other.
         let code = if refusal == Refusal::InvalidCursor { "invalid-request" } else { refusal.code() };
-        Self::new(code, detail)
+        let problem = Self::new(code, detail);
+        if refusal == Refusal::ToolForbidden {
+            return problem.hint(TOOL_FORBIDDEN_HINT);
+        }
+        problem
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use counterfoil::store::sqlite::{SqliteOptions, SqliteStore};
 use counterfoil::{Account, Principal};
 
-use super::error::{CommandError, Kind};
+use super::error::CommandError;
 use super::globals::Context;
 use crate::config::{Config, Database};
 
@@ -53,12 +53,19 @@ pub fn open(config: &Config, missing: Missing) -> Result<SqliteStore, CommandErr
 
 /// A ledger that cannot be opened, with the file that it is about.
 pub fn unusable(path: &Path, error: &counterfoil::StoreError) -> CommandError {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let hint = if path.is_dir() {
+        "this is a folder: name a file in it".to_owned()
+    } else if !folder.is_dir() {
+        format!("there is no folder {}: create it, or name a file elsewhere", folder.display())
+    } else {
+        "the file must be a ledger or not exist yet, on a local disk, in a folder that you may write".to_owned()
+    };
     CommandError {
-        kind: Kind::Environment,
         slug: Some(error.code()),
-        message: format!("{}: {error}", path.display()),
-        hints: vec!["the configuration names the ledger as server.database".to_owned()],
+        ..CommandError::environment(format!("{}: {error}", path.display()), hint)
     }
+    .with_hint("the ledger is named by server.database in the configuration, or by --database")
 }
 
 /// The account to work in: the one that is named, or the only one that the ledger knows.

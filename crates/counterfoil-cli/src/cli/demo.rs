@@ -51,7 +51,7 @@ pub fn run(args: &DemoArgs, context: &mut Context<'_>) -> Result<Exit, CommandEr
         seed: args.seed,
         actions: args.actions,
         json: context.out.json,
-        quiet: context.out.json && context.out.quiet,
+        quiet: context.out.quiet,
         without_counterfoil: args.without_counterfoil,
         keep: args.keep,
         forget_keys: args.forget_keys,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 
 use counterfoil::{Refusal, StoreError};
+use serde_json::{Map, Value, json};
 
 use super::exit::Exit;
 use crate::config::report::Report;
@@ -27,6 +28,23 @@ pub enum Kind {
     Internal,
 }
 
+impl Kind {
+    /// Its name, which stands as the code where the API gave none.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Usage => "usage",
+            Self::Config => "configuration",
+            Self::Refused => "refused",
+            Self::Environment => "environment",
+            Self::BrokenPipe => "broken-pipe",
+            Self::Internal => "internal-error",
+        }
+    }
+}
+
+/// The members of a problem that an error as JSON repeats.
+const REPEATED: [&str; 7] = ["status", "sent", "operation_id", "state", "differs", "operations", "next"];
+
 /// Why a command failed.
 #[derive(Debug)]
 pub struct CommandError {
@@ -38,12 +56,14 @@ pub struct CommandError {
     pub message: String,
     /// What to do about it; at least one line for everything but a broken pipe.
     pub hints: Vec<String>,
+    /// The problem as the API answered it; empty where the error came from elsewhere.
+    pub problem: Map<String, Value>,
 }
 
 impl CommandError {
     /// A failure with one hint.
     pub fn new(kind: Kind, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { kind, slug: None, message: message.into(), hints: vec![hint.into()] }
+        Self { kind, slug: None, message: message.into(), hints: vec![hint.into()], problem: Map::new() }
     }
 
     /// The command line itself makes no sense.
@@ -61,6 +81,22 @@ impl CommandError {
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
+    }
+
+    /// As one JSON object: `{"error": {"code": …, "message": …, "hints": […]}}`, and what the API's problem says of the
+    /// operation and of a send.
+    #[must_use]
+    pub fn as_json(&self) -> Value {
+        let mut error = Map::new();
+        error.insert("code".to_owned(), json!(self.slug.unwrap_or(self.kind.name())));
+        error.insert("message".to_owned(), json!(self.message));
+        error.insert("hints".to_owned(), json!(self.hints));
+        for name in REPEATED {
+            if let Some(value) = self.problem.get(name) {
+                error.insert(name.to_owned(), value.clone());
+            }
+        }
+        json!({ "error": error })
     }
 
     /// The exit code: that of the operation's state where the problem tells it.
@@ -98,6 +134,7 @@ impl From<io::Error> for CommandError {
                 slug: None,
                 message: error.to_string(),
                 hints: Vec::new(),
+                problem: Map::new(),
             };
         }
         Self::environment(error.to_string(), "check that the file or stream can be read and written")
@@ -121,12 +158,12 @@ impl From<Report> for CommandError {
 }
 
 /// A refusal with the hint of its page.
-fn explained(kind: Kind, slug: &'static str, message: String) -> CommandError {
+pub fn explained(kind: Kind, slug: &'static str, message: String) -> CommandError {
     let hints = match problems::find(slug) {
         Some(problem) => vec![problem.hint.to_owned(), format!("`counterfoil explain {slug}` says more")],
         None => vec![format!("the code is {slug}")],
     };
-    CommandError { kind, slug: Some(slug), message, hints }
+    CommandError { kind, slug: Some(slug), message, hints, problem: Map::new() }
 }
 
 impl From<Refusal> for CommandError {

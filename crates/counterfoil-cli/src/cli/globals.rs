@@ -26,8 +26,9 @@ pub struct Globals {
     /// Work on a running server instead of the database of the configuration
     #[arg(long, global = true, value_name = "URL")]
     pub server: Option<String>,
-    /// The token for `--server`
-    #[arg(long, global = true, value_name = "TOKEN", env = "COUNTERFOIL_TOKEN", hide_env_values = true)]
+    /// The token for `--server`; default: that of the environment variable `COUNTERFOIL_TOKEN`
+    // Read from the environment by hand: a usage line must not show it as if it had been given.
+    #[arg(long, global = true, value_name = "TOKEN")]
     pub token: Option<Token>,
     /// Print data as JSON
     #[arg(long, global = true)]
@@ -36,6 +37,9 @@ pub struct Globals {
     #[arg(long, short, global = true)]
     pub quiet: bool,
 }
+
+/// The variable that holds the token where no option does.
+const TOKEN_VARIABLE: &str = "COUNTERFOIL_TOKEN";
 
 /// A bearer token. It is never printed, not even for debugging.
 #[derive(Clone, PartialEq, Eq)]
@@ -114,12 +118,12 @@ impl<'w> Context<'w> {
     /// # Errors
     /// Where a server is named and no token.
     pub fn remote(&self) -> Result<Option<Remote>, CommandError> {
-        match (&self.globals.server, &self.globals.token) {
-            (Some(url), Some(token)) => Ok(Some(Remote { url: url.clone(), token: token.clone() })),
-            (Some(_), None) => {
-                Err(CommandError::usage("--server needs a token", "give --token, or set COUNTERFOIL_TOKEN"))
-            }
-            (None, _) => Ok(None),
+        let Some(url) = self.globals.server.clone() else { return Ok(None) };
+        let ambient = || self.overrides.variables.get(TOKEN_VARIABLE).filter(|text| !text.is_empty());
+        let token = self.globals.token.clone().or_else(|| ambient().map(|text| Token(text.clone())));
+        match token {
+            Some(token) => Ok(Some(Remote { url, token })),
+            None => Err(CommandError::usage("--server needs a token", "give --token, or set COUNTERFOIL_TOKEN")),
         }
     }
 }

@@ -92,7 +92,11 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are data on stdout, everything else is a usage error on stderr.
-            let failed = error.print().is_err();
+            let failed = if error.exit_code() != 0 && wants_json() {
+                writeln!(io::stderr(), "{}", misread(&error).as_json()).is_err()
+            } else {
+                error.print().is_err()
+            };
             return if error.exit_code() == 0 && !failed { Exit::Done.into() } else { Exit::Usage.into() };
         }
     };
@@ -107,10 +111,53 @@ pub fn main() -> ExitCode {
         Err(error) => {
             if error.kind != Kind::BrokenPipe {
                 // Where stderr is gone there is nobody left to tell.
-                let _ = writeln!(io::stderr(), "{error}");
+                let _ = if context.out.json {
+                    writeln!(io::stderr(), "{}", error.as_json())
+                } else {
+                    writeln!(io::stderr(), "{error}")
+                };
             }
             error.exit().into()
         }
+    }
+}
+
+/// Whether a command line that cannot be read asks for JSON.
+fn wants_json() -> bool {
+    std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// A command line that cannot be read, as the error that it is.
+fn misread(error: &clap::Error) -> CommandError {
+    let text = error.to_string();
+    let message = text.split("\n\nUsage:").next().unwrap_or_default().trim();
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    CommandError::usage(message, "add --help to the command for what it takes")
+}
+
+/// Commands that work on files of this folder, or on nothing but themselves.
+fn refuse_server(command: &Command, context: &Context<'_>) -> Result<(), CommandError> {
+    let (name, instead) = match command {
+        Command::Check(_) => ("check", "it reads the configuration file, which a server does not hand out"),
+        Command::Init(_) => ("init", "it writes files here"),
+        Command::Serve(_) => ("serve", "it is the server; --listen says where"),
+        Command::Demo(_) => ("demo", "it starts a server of its own"),
+        Command::Completions(_) => ("completions", "it prints what this program knows"),
+        Command::Explain(_) => ("explain", "it prints what this program knows; a server has pages at /problems/SLUG"),
+        Command::Config(_) => ("config schema", "it prints what this program knows"),
+        Command::DemoSupplier(_)
+        | Command::Status(_)
+        | Command::Tool(_)
+        | Command::Op(_)
+        | Command::Token(_)
+        | Command::Audit(_) => return Ok(()),
+    };
+    match context.globals.server {
+        None => Ok(()),
+        Some(_) => Err(CommandError::usage(
+            format!("{name} does not work through a server"),
+            format!("leave --server out: {instead}"),
+        )),
     }
 }
 
@@ -119,6 +166,7 @@ pub fn main() -> ExitCode {
 /// # Errors
 /// As the command says.
 pub fn run(command: &Command, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    refuse_server(command, context)?;
     match command {
         Command::Demo(args) => demo::run(args, context),
         Command::DemoSupplier(args) => demo::run_supplier(args),

@@ -121,6 +121,16 @@ pub fn visible(text: &str) -> String {
     shown
 }
 
+/// A text as one word of a POSIX shell, whatever it holds.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/@%+=-,".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +140,14 @@ mod tests {
         assert_eq!(visible("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\u{a}");
         assert_eq!(visible("x\u{202e}y\u{200b}"), "x\\u{202e}y\\u{200b}");
         assert_eq!(visible("K\u{fc}che 7"), "K\u{fc}che 7");
+    }
+
+    #[test]
+    fn an_id_cannot_become_a_command() {
+        assert_eq!(quoted("order-17"), "order-17");
+        assert_eq!(quoted("$(reboot)"), "'$(reboot)'");
+        assert_eq!(quoted("a';reboot;'"), r"'a'\'';reboot;'\'''");
+        assert_eq!(quoted(""), "''");
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::config::{self, Config, Database, Overrides};
 /// all or nothing; SIGTERM stops taking calls and waits for running attempts.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
-    /// Start with all sends paused; only `tool resume` ends it
+    /// Start with all sends paused; only `counterfoil tool resume --all --note "…"` ends it
     #[arg(long)]
     pub paused: bool,
     /// Listen here instead: an address and port, or `unix:PATH`
@@ -142,19 +142,33 @@ async fn serve(config: &Config, args: &ServeArgs, context: &mut Context<'_>) -> 
     purging.abort();
     match end {
         End::Asked => {
+            // Told before the wait: a second signal ends it.
+            let draining = match executor.running() {
+                1 => "draining: 1 attempt on its way".to_owned(),
+                running => format!("draining: {running} attempts on their way"),
+            };
+            tell(&draining, context);
             let patience = patience(&ledger);
             let drained = async {
                 joined(listening.await, "listener");
                 if !executor.drain(patience).await {
                     tracing::warn!(attempts = executor.running(), "attempts were not recorded in time");
                 }
+                let left = executor.running();
                 joined(carrying.await, "carrier");
                 store.close().await;
+                left
             };
             tokio::select! {
-                () = drained => Ok(Exit::Done),
+                left = drained => {
+                    tell(&ended(left), context);
+                    Ok(Exit::Done)
+                }
                 // Attempts without a report count as sent: the next start follows them up.
-                () = ends.next() => Ok(Exit::Error),
+                () = ends.next() => {
+                    tell("ended at once: the next start follows up what was on its way", context);
+                    Ok(Exit::Error)
+                }
             }
         }
         End::Failed(error) => {
@@ -166,6 +180,22 @@ async fn serve(config: &Config, args: &ServeArgs, context: &mut Context<'_>) -> 
     }
 }
 
+/// Says something to whoever watches. Nobody may: the server goes on, or ends, all the same.
+fn tell(text: &str, context: &mut Context<'_>) {
+    if context.out.note(text).is_err() {
+        tracing::warn!(text, "it could not be said on stderr");
+    }
+}
+
+/// The last words, with how many attempts have no recorded outcome.
+fn ended(left: usize) -> String {
+    match left {
+        0 => "ended: every outcome is recorded".to_owned(),
+        1 => "ended: the next start follows up 1 attempt without a recorded outcome".to_owned(),
+        left => format!("ended: the next start follows up {left} attempts without a recorded outcome"),
+    }
+}
+
 fn joined(ended: Result<(), tokio::task::JoinError>, what: &str) {
     if let Err(error) = ended {
         tracing::error!(%error, "the {what} ended early");
@@ -174,7 +204,8 @@ fn joined(ended: Result<(), tokio::task::JoinError>, what: &str) {
 
 async fn open(config: &Config) -> Result<Ledger, CommandError> {
     let Database::Sqlite(path) = &config.server.database;
-    Ok(Ledger::open(path, tools(config), LedgerOptions::default()).await?)
+    let opened = Ledger::open(path, tools(config), LedgerOptions::default()).await;
+    opened.map_err(|error| super::database::unusable(path, &error))
 }
 
 fn tools(config: &Config) -> Vec<Tool> {
@@ -185,7 +216,9 @@ fn warn_of_mark(mark: MarkState, context: &mut Context<'_>) -> Result<(), Comman
     match mark {
         MarkState::Current => Ok(()),
         MarkState::Missing => context.out.note(
-            "warning: the ledger's mark is missing; whether the ledger was restored from an older copy cannot be told",
+            "warning: the ledger's mark is missing: whether the ledger was restored from an older copy cannot be told. Sends \
+             are paused, and IDs that it does not know may have been used. `counterfoil explain ledger-restored` says \
+             what to do",
         ),
         MarkState::Behind => context.out.note(
             "warning: the ledger is older than its mark: it was restored from an older copy. Sends are paused, and IDs \
@@ -249,11 +282,12 @@ async fn wait_for_end(
         tokio::select! {
             () = ends.next() => return End::Asked,
             _ = hang_up.recv() => {
-                if let Err(error) = reload(ledger, config, &context.overrides).await
-                    && context.out.note(format!("{error:#}")).is_err()
-                {
-                    tracing::warn!("the report of a reload could not be written");
-                }
+                let said = match reload(ledger, config, &context.overrides).await {
+                    Ok(1) => "reloaded: 1 tool".to_owned(),
+                    Ok(tools) => format!("reloaded: {tools} tools"),
+                    Err(error) => format!("{error:#}"),
+                };
+                tell(&said, context);
             }
             error = ledger.store().until_poisoned() => {
                 let failed = CommandError::from(error);
@@ -264,13 +298,13 @@ async fn wait_for_end(
 }
 
 /// Reads the tools again, all or nothing. What concerns the server itself stays until it is started again.
-async fn reload(ledger: &Ledger, before: &Config, overrides: &Overrides) -> anyhow::Result<()> {
+async fn reload(ledger: &Ledger, before: &Config, overrides: &Overrides) -> anyhow::Result<usize> {
     let config = config::load(&before.path, overrides).map_err(|report| {
         anyhow!("the tools stay as they were: the configuration does not load\n{report}")
     })?;
     ledger.declare(tools(&config)).await.map_err(|error| anyhow!("the tools stay as they were: {error}"))?;
     tracing::info!("the tools were read again");
-    Ok(())
+    Ok(config.tools.len())
 }
 
 /// What ends a server.

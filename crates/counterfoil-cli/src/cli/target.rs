@@ -2,6 +2,7 @@
 //! the same calls of the API and answer with the same bytes; a ledger is served by the API inside this process.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -45,6 +46,17 @@ pub struct Here {
     routes: Router,
     executor: Executor,
     caller: Arc<Caller>,
+    /// Whether somebody interrupted the wait for what is on its way: then nothing is waited for any more.
+    insisted: Arc<AtomicBool>,
+}
+
+/// How the wait for an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// By itself, or with the time that was given.
+    Through,
+    /// Somebody asked the process to end.
+    Interrupted,
 }
 
 /// Whose operations a command is about.
@@ -168,10 +180,14 @@ impl Here {
                 context.globals.account.clone().map_or_else(|| Account::parse("operator"), Ok)?
             }
         };
-        if ledger.store().mark_state() == MarkState::Behind {
-            context.out.note(
-                "warning: the ledger is older than its mark; `counterfoil explain ledger-restored` says what to do",
-            )?;
+        let doubt = match ledger.store().mark_state() {
+            MarkState::Current => None,
+            MarkState::Missing => Some("the ledger's mark is missing"),
+            MarkState::Behind => Some("the ledger is older than its mark"),
+        };
+        if let Some(doubt) = doubt {
+            let more = "`counterfoil explain ledger-restored` says what to do";
+            context.out.note(format!("warning: {doubt}; {more}"))?;
         }
         let principal = database::principal(context)?;
         let caller = Arc::new(Caller { account, principal, roles: Roles::all(), tools: Vec::new() });
@@ -187,7 +203,7 @@ impl Here {
         let worker = WorkerName::parse(store.writer())?;
         let executor = Executor::new(ledger, Arc::new(destination), worker);
         let routes = router(App::new(executor.clone(), config.limits));
-        Ok(Self { routes, executor, caller })
+        Ok(Self { routes, executor, caller, insisted: Arc::default() })
     }
 
     /// The same ledger, seen from another account.
@@ -237,14 +253,14 @@ impl Here {
     ///
     /// # Errors
     /// Where the ledger fails.
-    pub async fn see_through(&self, id: &OperationId, wait: Option<Duration>) -> Result<(), CommandError> {
+    pub async fn see_through(&self, id: &OperationId, wait: Option<Duration>) -> Result<Seen, CommandError> {
         let account = &self.caller.account;
         let carrying = self.executor.follow(account, id);
         let settled = async {
             loop {
                 let view = self.ledger().find(&self.caller, id).await?;
                 if over(&view) {
-                    return Ok(());
+                    return Ok(Seen::Through);
                 }
                 self.ledger().wait(&self.caller, id, LOOK_AGAIN, Some(view.operation.version)).await?;
             }
@@ -257,25 +273,39 @@ impl Here {
         };
         tokio::select! {
             settled = settled => settled,
-            () = carrying => Ok(()),
-            () = limit => Ok(()),
-            () = interrupted() => Ok(()),
+            () = carrying => Ok(Seen::Through),
+            () = limit => Ok(Seen::Through),
+            () = interrupted() => Ok(Seen::Interrupted),
         }
+    }
+
+    /// Attempts of this process that have no recorded outcome yet.
+    #[must_use]
+    pub fn on_their_way(&self) -> usize {
+        self.executor.running()
+    }
+
+    /// How long they are waited for at most.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        let declared = self.ledger().declared();
+        let times = declared
+            .all()
+            .into_iter()
+            .filter_map(|(_, tool)| tool.http().map(|http| http.timeout + http.linger));
+        times.max().unwrap_or_default() + RECORDED_WITHIN
     }
 
     /// Starts nothing more and waits until every attempt on its way has been recorded. What has not written a byte stops;
     /// what has is read to its end, or its outcome would be lost with the process. Whoever insists gets an operation
     /// that is unknown until somebody follows it up.
     pub async fn drain(&self) {
-        let declared = self.ledger().declared();
-        let times = declared
-            .all()
-            .into_iter()
-            .filter_map(|(_, tool)| tool.http().map(|http| http.timeout + http.linger));
-        let longest = times.max().unwrap_or_default();
+        if self.insisted.load(Ordering::Relaxed) {
+            return;
+        }
         tokio::select! {
-            _ = self.executor.drain(longest + RECORDED_WITHIN) => {}
-            () = interrupted() => {}
+            _ = self.executor.drain(self.patience()) => {}
+            () = interrupted() => self.insisted.store(true, Ordering::Relaxed),
         }
     }
 
@@ -342,6 +372,13 @@ struct Problem {
     differs: Vec<String>,
     #[serde(default)]
     operations: Vec<String>,
+    operation_id: Option<String>,
+    next: Option<ProblemNext>,
+}
+
+#[derive(serde::Deserialize)]
+struct ProblemNext {
+    operation: Option<String>,
 }
 
 /// A problem as an error of the command.
@@ -361,9 +398,17 @@ fn refused(answer: &Answer) -> CommandError {
         }
     }
     let mut hints = vec![super::output::visible(&problem.hint)];
+    if let (Some("approval-required"), Some(id), Some(holder)) =
+        (known, &problem.operation_id, problem.next.as_ref().and_then(|next| next.operation.as_ref()))
+    {
+        hints.push(super::output::visible(&format!(
+            "whoever approves it must have seen {holder}: `counterfoil op show {id}` prints the command"
+        )));
+    }
     hints.extend(known.map(|slug| format!("`counterfoil explain {slug}` says more")));
     let kind = if answer.status >= 500 { Kind::Environment } else { Kind::Refused };
-    CommandError { kind, slug: known, message, hints }
+    let problem = serde_json::from_str(&answer.body).unwrap_or_default();
+    CommandError { kind, slug: known, message, hints, problem }
 }
 
 fn no_answer(error: ClientError) -> CommandError {

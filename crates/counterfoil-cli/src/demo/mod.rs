@@ -92,7 +92,8 @@ pub async fn run(options: &Options) -> anyhow::Result<Verdict> {
         story.line(Tone::Plain, &format!("Databases, configuration and log: {}", folder.display()));
     }
     let verdict = verdict?;
-    verdict.tell(story);
+    // The summary is the data: as JSON it is printed by the command, otherwise it is told whatever else is not.
+    verdict.tell(Story::new(options.json, options.json && options.quiet));
     Ok(verdict)
 }
 

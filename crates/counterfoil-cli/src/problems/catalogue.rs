@@ -248,8 +248,9 @@ pub const CATALOGUE: &[Problem] = &[
         title: "Sends of this tool are paused",
         sent: Sent::No,
         meaning: "An operator paused the tool or everything, the destination refused the credential three times in \
-                 a row, or the ledger is older than its mark. Preparing and reading go on.",
-        hint: "Find out why with `counterfoil status`; only `counterfoil tool resume` ends a pause.",
+                 a row, or the ledger is older than its mark, or the mark is missing. Preparing and reading go on.",
+        hint: "Find out why with `counterfoil status`; only `counterfoil tool resume TOOL --note \"…\"` ends a pause, and \
+              `counterfoil tool resume --all --note \"…\"` a pause of everything.",
     },
     Problem {
         slug: "stale-claim",
@@ -326,10 +327,10 @@ pub const CATALOGUE: &[Problem] = &[
         status: 503,
         title: "The ledger was restored from an older copy",
         sent: Sent::No,
-        meaning: "The ledger is older than its high-water mark, and it does not know this ID: it may have been \
+        meaning: "The ledger is older than its high-water mark, or the mark is missing, and it does not know this ID: it may have been \
                  used in the part that was lost. Tools whose destination recognises repeats go on.",
         hint: "Restore the newest copy, or find out at the destinations what happened since; then an operator \
-              resumes with `counterfoil tool resume --all`.",
+              resumes with `counterfoil tool resume --all --note \"…\"`.",
     },
     Problem {
         slug: "store-full",

@@ -28,6 +28,32 @@ fn another_user_approves_and_only_then_it_is_sent() {
     assert_eq!(kitchen.dedupe.effect_count().unwrap(), 1);
 }
 
+/// Two of one action are prepared and the first succeeds: whoever approves the second must have seen that.
+#[test]
+fn the_approval_of_a_second_of_its_kind_is_printed_with_the_one_to_acknowledge() {
+    let kitchen = Kitchen::new();
+    kitchen.prepare("supplier.create_order", "order-1", "{}").ended(0);
+    kitchen.prepare("supplier.create_order", "order-2", "{}").ended(0);
+    kitchen.run(&["op", "execute", "order-1"]).ended(0);
+    let refused = kitchen.run(&["op", "execute", "order-2", "--json"]).ended(6);
+    let error: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
+    let fingerprint = fingerprint(&kitchen, "order-2");
+    let command =
+        format!("counterfoil op approve order-2 --fingerprint {fingerprint} --acknowledges order-1");
+    assert_eq!(error["error"]["code"], "approval-required");
+    assert_eq!(error["error"]["next"]["operation"], "order-1");
+    assert_eq!(error["error"]["sent"], "no");
+    assert!(error["error"]["hints"][0].as_str().unwrap().contains(&command), "{error}");
+    let shown = kitchen.run(&["op", "show", "order-2"]).ended(6).stdout;
+    assert!(shown.contains(&command), "{shown}");
+    let status = kitchen.run(&["status"]).ended(0).stdout;
+    assert!(status.contains(&format!("--fingerprint {fingerprint} --acknowledges order-1 order-2")), "{status}");
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    kitchen.run_as("bob", &words).ended(0);
+    kitchen.run(&["op", "execute", "order-2"]).ended(0);
+    assert_eq!(kitchen.dedupe.effect_count().unwrap(), 2);
+}
+
 #[test]
 fn an_approver_with_a_token_starts_what_carries_a_wish_on_a_server() {
     let kitchen = Kitchen::new();
@@ -64,6 +90,7 @@ fn denied_and_withdrawn_end_rejected_and_cannot_start() {
     kitchen.prepare("supplier.large_order", "order-1", "{}").ended(6);
     let denied = kitchen.run_as("bob", &["op", "deny", "order-1", "--reason", "too much"]).ended(0);
     assert!(denied.stdout.contains("rejection    approval_denied"), "{}", denied.stdout);
+    assert!(!denied.stdout.contains("wanted"), "{}", denied.stdout);
     kitchen.prepare("supplier.create_order", "order-2", "{}").ended(0);
     let withdrawn = kitchen.run(&["op", "withdraw", "order-2", "--json"]).ended(0).json();
     assert_eq!(withdrawn["rejection"]["code"], "withdrawn");

@@ -1,5 +1,6 @@
 //! `op prepare` and `op execute`, on a ledger and through a server: exit codes, exact bytes, and effects.
 
+use std::io::{BufRead as _, BufReader};
 use std::time::Duration;
 
 use sim::supplier::{Fault, Point};
@@ -122,6 +123,9 @@ fn a_server_answers_with_the_same_bytes_as_the_ledger() {
     kitchen.dedupe.fault(Fault::ReplyDropped).unwrap();
     let args =
         ["op", "prepare", "supplier.create_order", "--id", "order-1", "--arguments", ORDER, "--execute"];
+    let long = kitchen.run(&[&args[..], &remote[..], &["--wait", "3m"]].concat()).ended(2);
+    assert!(long.stderr.starts_with("error: --wait is more than 2m, "), "{}", long.stderr);
+    assert_eq!(kitchen.dedupe.request_count(), 0);
     kitchen.run(&[&args[..], &remote[..]].concat()).ended(0);
     assert_eq!(kitchen.dedupe.effect_count().unwrap(), 1);
     for args in [
@@ -169,6 +173,11 @@ fn an_interrupted_command_records_the_attempt_before_it_ends() {
     kitchen.dedupe.wait_for_blocking(Point::EffectCommitted, 1).unwrap();
     let interrupt = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(interrupt.unwrap().success());
+    // Said before it is over.
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let waits = "interrupted: waiting until the attempt on its way is recorded, at most 11s";
+    assert!(said.starts_with(waits), "{said}");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     kitchen.run(&["op", "show", "order-1"]).ended(0);
     assert_eq!(kitchen.dedupe.effect_count().unwrap(), 1);

@@ -28,12 +28,27 @@ fn a_pause_of_everything_is_ended_by_a_resume_of_everything_only() {
     kitchen.prepare("mail.send", "mail-1", "{}").ended(0);
     let paused = kitchen.run(&["tool", "pause", "--all", "--note", "incident 7", "--json"]).ended(0).json();
     assert!(paused["items"].as_array().unwrap().iter().all(|tool| tool["paused"][0]["everything"] == true));
-    kitchen.run(&["tool", "resume", "mail.send", "--note", "no"]).ended(0);
+    let one = kitchen.run(&["tool", "resume", "mail.send", "--note", "no"]).ended(0);
+    assert!(one.stderr.contains("mail.send still stands still: everything paused since "), "{}", one.stderr);
+    assert!(one.stderr.contains("`counterfoil tool resume --all --note"), "{}", one.stderr);
     kitchen.run(&["op", "execute", "mail-1", "--wait", "1s"]).ended(6);
     assert_eq!(kitchen.forgetful.request_count(), 0);
     kitchen.run(&["tool", "resume", "--all", "--note", "over"]).ended(0);
     kitchen.run(&["op", "execute", "mail-1"]).ended(0);
     assert_eq!(kitchen.forgetful.effect_count().unwrap(), 1);
+}
+
+#[test]
+fn a_second_pause_says_that_the_first_one_stands() {
+    let kitchen = Kitchen::new();
+    for which in ["mail.send", "--all"] {
+        let pause = |note: &str| kitchen.run(&["tool", "pause", which, "--note", note]).ended(0).stderr;
+        assert_eq!(pause("incident 7"), "");
+        assert_eq!(pause("incident 7"), "");
+        let again = pause("incident 8");
+        let stands = again.contains("the earlier pause stands: ") && again.contains("by os:ada: incident 7");
+        assert!(stands && again.lines().count() == if which == "--all" { 2 } else { 1 }, "{again}");
+    }
 }
 
 #[test]

@@ -31,6 +31,10 @@ fn trouble_is_listed_with_the_commands_to_paste() {
     assert_eq!((&json["held"][0]["tool"], &json["held"][0]["count"]), (&"mail.send".into(), &1.into()));
     assert_eq!(json["paused"][0]["note"], "incident 7");
     assert_eq!(json["failing"][0]["tool"], "mail.send");
+    let commands: Vec<&str> =
+        json["todo"].as_array().unwrap().iter().map(|advice| advice["command"].as_str().unwrap()).collect();
+    assert!(commands[0].starts_with("counterfoil tool resume mail.send "), "{commands:?}");
+    assert_eq!(commands.iter().collect::<std::collections::BTreeSet<_>>().len(), commands.len());
     // Pasted as they stand, the commands do what they say.
     for advice in json["todo"].as_array().unwrap() {
         let command = advice["command"].as_str().unwrap();
@@ -98,4 +102,20 @@ fn a_restored_ledger_is_noticed_everywhere_until_somebody_resumes_it() {
     kitchen.run(&["tool", "resume", "--all", "--note", "compared with the supplier"]).ended(0);
     let status = kitchen.run(&["status"]).ended(0);
     assert!(status.stdout.contains("\nmark      current\n"), "{}", status.stdout);
+}
+
+#[test]
+fn a_missing_mark_is_said_to_be_missing() {
+    let kitchen = Kitchen::new();
+    kitchen.prepare("mail.send", "mail-1", "{}").ended(0);
+    kitchen.run(&["op", "execute", "mail-1"]).ended(0);
+    fs::remove_file(kitchen.path().join("ledger.db.mark")).unwrap();
+    let status = kitchen.run(&["status"]).ended(0);
+    assert!(status.stdout.contains("\nmark      missing\n"), "{}", status.stdout);
+    assert!(status.stdout.contains("# The ledger's mark is missing: sends stay paused"), "{}", status.stdout);
+    assert!(!status.stdout.contains("older"), "{}", status.stdout);
+    assert!(status.stderr.contains("the ledger's mark is missing"), "{}", status.stderr);
+    kitchen.run(&["tool", "resume", "--all", "--note", "the file was deleted by hand"]).ended(0);
+    let status = kitchen.run(&["status"]).ended(0);
+    assert_eq!(status.stdout, "accounts  kitchen\nmark      current\nopen      nothing\n\nNothing to do.\n");
 }

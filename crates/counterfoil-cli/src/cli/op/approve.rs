@@ -5,7 +5,7 @@ use clap::Args;
 use counterfoil::OperationId;
 use serde_json::Map;
 
-use super::decision;
+use super::{IdArg, decision};
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::globals::Context;
@@ -17,7 +17,7 @@ use crate::cli::globals::Context;
 pub struct ApproveArgs {
     /// The operation ID
     #[arg(value_name = "ID")]
-    pub id: OperationId,
+    pub id: IdArg,
     /// The fingerprint that was looked at, as `op show` prints it
     #[arg(long, value_name = "FINGERPRINT")]
     pub fingerprint: String,
@@ -42,5 +42,5 @@ pub(super) fn run(args: &ApproveArgs, context: &mut Context<'_>) -> Result<Exit,
     if let Some(version) = args.if_version {
         body.insert("if_version".to_owned(), version.into());
     }
-    decision::run(&args.id, "/approve", body, context)
+    decision::run(&args.id.read()?, "/approve", body, context)
 }

@@ -2,10 +2,9 @@
 
 use clap::Args;
 
-use counterfoil::OperationId;
 use serde_json::Map;
 
-use super::decision;
+use super::{IdArg, decision};
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::globals::Context;
@@ -15,7 +14,7 @@ use crate::cli::globals::Context;
 pub struct DenyArgs {
     /// The operation ID
     #[arg(value_name = "ID")]
-    pub id: OperationId,
+    pub id: IdArg,
     /// Why, for whoever prepared it
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
@@ -27,5 +26,5 @@ pub struct DenyArgs {
 /// Where the operation can no longer be denied.
 pub(super) fn run(args: &DenyArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let body = Map::from_iter([("reason".to_owned(), args.reason.clone().into())]);
-    decision::run(&args.id, "/deny", body, context)
+    decision::run(&args.id.read()?, "/deny", body, context)
 }

@@ -8,14 +8,15 @@ use counterfoil::OperationId;
 use counterfoil::guard::Stage;
 use serde_json::{Map, Value};
 
+use super::IdArg;
 use super::operation::Operation;
 use crate::cli::database::{self, Missing};
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::globals::Context;
-use crate::cli::target::{Target, Whose, path_of};
+use crate::cli::target::{Seen, Target, Whose, path_of};
 use crate::client::Answer;
-use crate::config::duration::Length;
+use crate::config::duration::{Length, spell};
 
 /// Carry an operation out, or join the attempt that is running
 ///
@@ -25,7 +26,7 @@ use crate::config::duration::Length;
 pub struct ExecuteArgs {
     /// The operation ID
     #[arg(value_name = "ID")]
-    pub id: OperationId,
+    pub id: IdArg,
     /// How long to wait for the outcome, such as `30s`; on a server at most 2m, and 30s by default
     #[arg(long, value_name = "DURATION", value_parser = Length::parse)]
     pub wait: Option<Length>,
@@ -39,6 +40,7 @@ pub(super) const SERVER_WAITS: Duration = Duration::from_secs(30);
 /// # Errors
 /// Where there is no such operation, or the ledger cannot be used.
 pub(super) fn run(args: &ExecuteArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let id = args.id.read()?;
     database::block_on(async {
         let target = Target::open(context, Missing::Refuse, Whose::OneAccount).await?;
         let wait = args.wait.map(|length| length.0);
@@ -48,14 +50,26 @@ pub(super) fn run(args: &ExecuteArgs, context: &mut Context<'_>) -> Result<Exit,
         };
         let mut body = Map::new();
         body.insert("wait_ms".to_owned(), millis(asked));
-        let answered = target.post(path_of(&args.id, "/execute"), body, asked).await;
+        let answered = target.post(path_of(&id, "/execute"), body, asked).await;
         let answered = match answered {
-            Ok(answer) => see_through(&target, &args.id, answer, wait).await,
-            Err(error) => Err(error),
+            Ok(answer) => see_through(&target, &id, answer, wait, context).await,
+            Err(error) => Err(about_wait(error)),
         };
         target.close().await;
         shown(&answered?, context)
     })
+}
+
+/// A refusal of the API's `wait_ms`, in the words of the option that stands for it.
+pub(super) fn about_wait(error: CommandError) -> CommandError {
+    let most = error.message.strip_prefix("`wait_ms` is more than ").map(|rest| rest.trim_end_matches('.'));
+    match most.and_then(|most| most.parse().ok()).map(Duration::from_millis) {
+        Some(most) => {
+            let message = format!("--wait is more than {}, the longest that a server waits", spell(most));
+            CommandError { slug: error.slug, ..CommandError::usage(message, "wait less, and run it again: that is safe") }
+        }
+        None => error,
+    }
 }
 
 /// A length in the API's unit.
@@ -69,13 +83,25 @@ pub(super) async fn see_through(
     id: &OperationId,
     answer: Answer,
     wait: Option<Duration>,
+    context: &mut Context<'_>,
 ) -> Result<Answer, CommandError> {
     let Some(here) = target.here() else { return Ok(answer) };
     // A final answer says whether it is a replay, which a later look cannot.
     if Stage::parse(&Operation::read(&answer.body)?.state).is_some_and(Stage::is_final) {
         return Ok(answer);
     }
-    here.see_through(id, wait).await?;
+    if here.see_through(id, wait).await? == Seen::Interrupted {
+        let waits = match here.on_their_way() {
+            0 => "interrupted: nothing is on its way".to_owned(),
+            _ => format!(
+                "interrupted: waiting until the attempt on its way is recorded, at most {}; once more ends at once and \
+                 leaves its outcome open",
+                spell(here.patience())
+            ),
+        };
+        // Whoever cannot be told still gets the outcome recorded.
+        drop(context.out.note(waits));
+    }
     // Also where nobody waits any longer, the outcome of what is on its way is part of the answer.
     here.drain().await;
     target.get(path_of(id, "")).await

@@ -13,9 +13,13 @@ mod withdraw;
 
 use clap::{Subcommand, ValueEnum};
 
+use std::convert::Infallible;
+use std::str::FromStr;
+
+use counterfoil::OperationId;
 use counterfoil::guard::Stage;
 
-use super::error::CommandError;
+use super::error::{self, CommandError, Kind};
 use super::exit::Exit;
 use super::globals::Context;
 
@@ -44,6 +48,32 @@ pub enum OpCommand {
     Deny(DenyArgs),
     /// Withdraw an operation that has not started: it ends rejected.
     Withdraw(WithdrawArgs),
+}
+
+/// An operation ID as it was typed. It is read by the command, whose refusal is the API's and repeats no text that may be
+/// personal data.
+#[derive(Clone, Debug)]
+pub struct IdArg(String);
+
+impl FromStr for IdArg {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl IdArg {
+    /// The ID.
+    ///
+    /// # Errors
+    /// Where the text is none.
+    pub fn read(&self) -> Result<OperationId, CommandError> {
+        OperationId::parse(&self.0).map_err(|error| {
+            let message = format!("The operation ID {}.", error.problem);
+            error::explained(Kind::Usage, "invalid-operation-id", message)
+        })
+    }
 }
 
 /// A state as the command line spells it.

@@ -7,7 +7,7 @@ use counterfoil::guard::Stage;
 
 use crate::cli::error::{CommandError, Kind};
 use crate::cli::exit::Exit;
-use crate::cli::output::{Output, visible};
+use crate::cli::output::{Output, quoted, visible};
 
 /// What is shown of an operation.
 #[derive(Debug, Deserialize)]
@@ -128,6 +128,17 @@ impl Operation {
         }
     }
 
+    /// The command that approves it, where the approver must have seen that another operation with the same action has
+    /// succeeded.
+    fn approve_command(&self) -> Option<String> {
+        let holder = self.next.operation.as_ref().filter(|_| self.next.action == "approve")?;
+        let (id, holder) = (quoted(&self.id), quoted(holder));
+        Some(format!(
+            "counterfoil op approve {id} --fingerprint {} --acknowledges {holder}",
+            self.fingerprint
+        ))
+    }
+
     /// State, and whether a person must move it, in one word or two.
     pub(super) fn standing(&self) -> String {
         let held = if self.held { ", held" } else { "" };
@@ -157,8 +168,12 @@ impl Operation {
         let distinct = self.distinct_from.join(" ");
         rows.some("distinct from", (!distinct.is_empty()).then_some(distinct));
         rows.some("accepted by", self.accepted_by.as_ref().map(|by| by.get()));
-        rows.some("approval", self.approval.told());
-        let until = self.recovery.send_allowed_until.as_ref();
+        let over = Stage::parse(&self.state).is_some_and(Stage::is_final);
+        rows.some("approval", self.approval.told(over));
+        rows.some("approve with", self.approve_command());
+        // Only where something was sent and may be sent again: elsewhere it reads as an invitation.
+        let again = !over && !self.held && !self.attempts.is_empty();
+        let until = self.recovery.send_allowed_until.as_ref().filter(|_| again);
         let until = until.map(|until| format!(", may be sent again until {until}")).unwrap_or_default();
         rows.add("recovery", format!("{}{until}", self.recovery.kind));
         rows.add("created", &self.created_at);
@@ -169,7 +184,7 @@ impl Operation {
             return Ok(());
         }
         let mut table = vec![
-            ["ATTEMPT", "STARTED", "OUTCOME", "SETTLED", "SENT", "STATUS", "KEY OR REFERENCE", "ERROR"]
+            ["ATTEMPT", "STARTED", "OUTCOME", "NO EFFECT", "SENT", "STATUS", "KEY OR REFERENCE", "ERROR"]
                 .map(str::to_owned)
                 .to_vec(),
         ];
@@ -222,23 +237,33 @@ impl Rejection {
 }
 
 impl Approval {
-    fn told(&self) -> Option<String> {
+    /// What is said of it; what is over wants none any more.
+    fn told(&self, over: bool) -> Option<String> {
         match (&self.by, &self.at, &self.expires_at) {
             (Some(by), Some(at), Some(end)) => Some(format!("by {by} at {at}, until {end}")),
             (Some(by), _, _) => Some(format!("by {by}")),
-            (None, _, _) => self.required.then(|| "wanted".to_owned()),
+            (None, _, _) => (self.required && !over).then(|| "wanted".to_owned()),
         }
     }
 }
 
 impl Attempt {
+    /// Whether it is certain that this attempt had no effect and cannot get one.
+    fn no_effect(&self) -> &'static str {
+        match (self.settled, self.outcome.as_deref()) {
+            (true, _) => "yes",
+            (false, Some("succeeded")) => "no",
+            (false, Some(_) | None) => "?",
+        }
+    }
+
     fn row(&self) -> Vec<String> {
         let or_dash = |text: Option<&str>| text.unwrap_or("-").to_owned();
         vec![
             self.number.to_string(),
             self.started_at.clone(),
             self.outcome.clone().unwrap_or_else(|| "running".to_owned()),
-            if self.settled { "yes" } else { "no" }.to_owned(),
+            self.no_effect().to_owned(),
             or_dash(self.marker.as_deref()),
             self.status.map_or_else(|| "-".to_owned(), |status| status.to_string()),
             or_dash(self.key.as_deref().or(self.reference.as_deref())),

@@ -10,7 +10,8 @@ use http::Method;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::execute::{SERVER_WAITS, see_through};
+use super::IdArg;
+use super::execute::{SERVER_WAITS, about_wait, see_through};
 use super::operation::Operation;
 use crate::cli::database::{self, Missing};
 use crate::cli::error::{CommandError, Kind};
@@ -33,7 +34,7 @@ pub struct PrepareArgs {
     pub tool: ToolName,
     /// The operation ID, minted when the action was accepted and kept with the pending work
     #[arg(long, value_name = "ID")]
-    pub id: OperationId,
+    pub id: IdArg,
     /// The arguments: a JSON object, `@FILE`, or `-` for standard input
     #[arg(long, value_name = "JSON|@FILE|-")]
     pub arguments: String,
@@ -66,7 +67,10 @@ impl PrepareArgs {
         match self.arguments.as_str() {
             "-" => read_all(io::stdin().lock()),
             text => match text.strip_prefix('@') {
-                Some(path) => read_all(std::fs::File::open(path)?),
+                Some(path) => match std::fs::File::open(path).map_err(CommandError::from).and_then(read_all) {
+                    Ok(bytes) => Ok(bytes),
+                    Err(error) => Err(CommandError { message: format!("{path}: {}", error.message), ..error }),
+                },
                 None => Ok(text.as_bytes().to_vec()),
             },
         }
@@ -107,6 +111,7 @@ struct Body<'a> {
 /// # Errors
 /// Where the operation is refused, or the ledger cannot be used.
 pub(super) fn run(args: &PrepareArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let id = args.id.read()?;
     let arguments = args.argument_bytes()?;
     database::block_on(async {
         let target = Target::open(context, Missing::Create, Whose::OneAccount).await?;
@@ -117,14 +122,16 @@ pub(super) fn run(args: &PrepareArgs, context: &mut Context<'_>) -> Result<Exit,
         };
         let call = Call {
             method: Method::PUT,
-            path: path_of(&args.id, ""),
+            path: path_of(&id, ""),
             body: Some(body(args, &arguments, asked)?),
             wait: asked,
         };
         let answered = match target.call(call).await {
-            Ok(answer) if args.execute && !args.dry_run => see_through(&target, &args.id, answer, wait).await,
+            Ok(answer) if args.execute && !args.dry_run => {
+                see_through(&target, &id, answer, wait, context).await
+            }
             Ok(answer) => Ok(answer),
-            Err(error) => Err(error),
+            Err(error) => Err(about_wait(error)),
         };
         target.close().await;
         let answer = answered?;
@@ -154,11 +161,10 @@ fn body(args: &PrepareArgs, arguments: &[u8], wait: Duration) -> Result<String, 
 
 /// The one JSON value that a text is. Anything after it could add members to the call.
 fn one_value<'a>(text: &'a [u8], option: &str) -> Result<&'a RawValue, CommandError> {
-    serde_json::from_slice(text).map_err(|error| CommandError {
-        kind: Kind::Refused,
-        slug: Some("invalid-arguments"),
-        message: format!("{option} is no JSON: line {}, column {}", error.line(), error.column()),
-        hints: vec!["give one JSON object, `@FILE`, or `-` for standard input".to_owned()],
+    serde_json::from_slice(text).map_err(|error| {
+        let message = format!("{option} is no JSON: line {}, column {}", error.line(), error.column());
+        let hint = "give one JSON object, `@FILE`, or `-` for standard input";
+        CommandError { slug: Some("invalid-arguments"), ..CommandError::new(Kind::Refused, message, hint) }
     })
 }
 

@@ -8,7 +8,7 @@ use counterfoil::OperationId;
 use http::Method;
 
 use super::evidence;
-use super::execute::shown;
+use super::execute::{about_wait, shown};
 use super::operation::Operation;
 use crate::cli::database::{self, Missing};
 use crate::cli::error::{CommandError, Kind};
@@ -79,7 +79,7 @@ async fn by_id(target: &Target, id: &OperationId, wait: Option<Length>) -> Resul
     let wait = wait.map_or(Duration::ZERO, |length| length.0);
     let asked = (!wait.is_zero()).then(|| wait.as_millis().to_string());
     let path = with_query(&path_of(id, ""), &[("wait_ms", asked)]);
-    target.call(Call { method: Method::GET, path, body: None, wait }).await
+    target.call(Call { method: Method::GET, path, body: None, wait }).await.map_err(about_wait)
 }
 
 /// The one operation of this reference.

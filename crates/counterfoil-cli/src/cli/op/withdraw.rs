@@ -2,10 +2,9 @@
 
 use clap::Args;
 
-use counterfoil::OperationId;
 use serde_json::Map;
 
-use super::decision;
+use super::{IdArg, decision};
 use crate::cli::error::CommandError;
 use crate::cli::exit::Exit;
 use crate::cli::globals::Context;
@@ -15,7 +14,7 @@ use crate::cli::globals::Context;
 pub struct WithdrawArgs {
     /// The operation ID
     #[arg(value_name = "ID")]
-    pub id: OperationId,
+    pub id: IdArg,
 }
 
 /// Runs the command.
@@ -23,5 +22,5 @@ pub struct WithdrawArgs {
 /// # Errors
 /// Where the operation has started.
 pub(super) fn run(args: &WithdrawArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    decision::run(&args.id, "/withdraw", Map::new(), context)
+    decision::run(&args.id.read()?, "/withdraw", Map::new(), context)
 }

@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use counterfoil::{Clock as _, SystemClock, Timestamp};
 
-use super::collect::Collected;
-use super::report::Report;
+use super::collect::{Collected, Open};
+use super::report::{Group, Report};
 use crate::cli::globals::Globals;
+use crate::cli::output::quoted;
 use crate::config::DEFAULT_PATH;
 
 /// How long something may be due before nobody seems to be there to do it.
@@ -44,11 +45,22 @@ pub(super) fn of(report: &Report, found: &Collected, globals: &Globals) -> Vec<A
         }
         command
     };
-    let mut todo = Vec::new();
-    let mut add = |why: String, command: String| todo.push(Advice { why, command });
-    if report.mark() == Some("behind") {
-        let why = "The ledger is older than its mark: sends stay paused until this was read and the ledger resumed.";
-        add(why.to_owned(), "counterfoil explain ledger-restored".to_owned());
+    let mut todo: Vec<Advice> = Vec::new();
+    // One command is said once, for the most urgent of its reasons.
+    let mut add = |why: String, command: String| {
+        if !todo.iter().any(|earlier| earlier.command == command) {
+            todo.push(Advice { why, command });
+        }
+    };
+    if let Some(doubt) = report.doubt() {
+        let why = format!("{doubt}: sends stay paused until this was read and the ledger resumed.");
+        add(why, "counterfoil explain ledger-restored".to_owned());
+    }
+    for pause in report.paused() {
+        let what = pause.tool.clone().unwrap_or_else(|| "--all".to_owned());
+        let why =
+            format!("Once the reason is gone, let {} go on.", pause.tool.as_deref().unwrap_or("everything"));
+        add(why, say("", &format!("tool resume {what} --note 'why it is safe again'"), None));
     }
     for line in report.duplicates() {
         let why = format!(
@@ -58,8 +70,12 @@ pub(super) fn of(report: &Report, found: &Collected, globals: &Globals) -> Vec<A
         add(why, say(&line.account, "op show --evidence", Some(&line.id)));
     }
     for group in report.held() {
-        let why =
-            format!("{} held for {}: ask the destination whether it happened.", group.count, group.tool);
+        let why = format!(
+            "{} held for {}: look at the destination whether it happened. This version has no command that records \
+             what you find. A deliberate second action is a new ID that names {} in distinct_from, from a token with \
+             the roles agent and approver.",
+            group.count, group.tool, group.oldest.id
+        );
         add(why, say(&group.oldest.account, "op show --evidence", Some(&group.oldest.id)));
     }
     if let Some(late) = overdue(found) {
@@ -67,23 +83,30 @@ pub(super) fn of(report: &Report, found: &Collected, globals: &Globals) -> Vec<A
         add(why, "counterfoil serve".to_owned());
     }
     for group in report.approvals() {
-        let why = format!("{} for {} wait for an approval.", group.count, group.tool);
+        let mut why = format!("{} for {} wait for an approval.", group.count, group.tool);
+        if let Some(approve) = approve_command(found, group, &say) {
+            why.push_str(&format!(" The approver must have seen the one that succeeded: {approve}"));
+        }
         add(why, say(&group.oldest.account, "op show", Some(&group.oldest.id)));
     }
     for tool in report.failing() {
         let why = format!("The destination of {} fails: see what is open.", tool.tool);
         add(why, say(&tool.account, &format!("op list --unresolved --tool {}", tool.tool), None));
     }
-    for pause in report.paused() {
-        let what = pause.tool.clone().unwrap_or_else(|| "--all".to_owned());
-        let why =
-            format!("Once the reason is gone, let {} go on.", pause.tool.as_deref().unwrap_or("everything"));
-        let resume = say("", &format!("tool resume {what} --note 'why it is safe again'"), None);
-        if !todo.iter().any(|earlier: &Advice| earlier.command == resume) {
-            todo.push(Advice { why, command: resume });
-        }
-    }
     todo
+}
+
+/// The approval of the oldest of a group, where it must name an operation with the same action that has succeeded.
+fn approve_command(
+    found: &Collected,
+    group: &Group,
+    say: &dyn Fn(&str, &str, Option<&str>) -> String,
+) -> Option<String> {
+    let oldest = |open: &&Open| (&open.account, &open.id) == (&group.oldest.account, &group.oldest.id);
+    let open = found.open.iter().find(oldest)?;
+    let (fingerprint, holder) = (&open.fingerprint, quoted(open.next.operation.as_deref()?));
+    let words = format!("op approve --fingerprint {fingerprint} --acknowledges {holder}");
+    Some(say(&open.account, &words, Some(&open.id)))
 }
 
 /// How many operations that should go on by themselves are late.
@@ -94,26 +117,4 @@ fn overdue(found: &Collected) -> Option<u64> {
     };
     let late = found.open.iter().filter(|operation| late(&operation.next.at)).count();
     (late > 0).then_some(late as u64)
-}
-
-/// A text as one word of a POSIX shell, whatever it holds.
-fn quoted(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/@%+=-,".contains(&byte);
-    if !text.is_empty() && text.bytes().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn an_id_cannot_become_a_command() {
-        assert_eq!(quoted("order-17"), "order-17");
-        assert_eq!(quoted("$(reboot)"), "'$(reboot)'");
-        assert_eq!(quoted("a';reboot;'"), r"'a'\'';reboot;'\'''");
-        assert_eq!(quoted(""), "''");
-    }
 }

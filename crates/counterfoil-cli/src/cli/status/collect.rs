@@ -15,8 +15,11 @@ const PAGES: usize = 50;
 /// Items of one page.
 const PAGE: &str = "200";
 
-/// Why a ledger that is older than its mark is paused, as the ledger itself notes it.
+/// Why a ledger that is older than its mark, or has none, is paused, as the ledger itself notes it.
 const OLDER_THAN_MARK: &str = "ledger older than its mark";
+
+/// The same where it is known that the mark is missing.
+const MARK_MISSING: &str = "the ledger's mark is missing";
 
 /// What was found.
 pub(super) struct Collected {
@@ -24,6 +27,8 @@ pub(super) struct Collected {
     pub(super) accounts: Option<Vec<String>>,
     /// How the ledger stands to its mark; `None` where a server does not tell.
     pub(super) mark: Option<&'static str>,
+    /// Whether the ledger is paused because of its mark.
+    pub(super) in_doubt: bool,
     /// Every operation that is not over, oldest first.
     pub(super) open: Vec<Open>,
     /// Whether there are more than were read.
@@ -38,6 +43,7 @@ pub(super) struct Open {
     pub(super) id: String,
     pub(super) account: String,
     pub(super) tool: String,
+    pub(super) fingerprint: String,
     pub(super) state: String,
     pub(super) held: bool,
     pub(super) created_at: String,
@@ -51,6 +57,7 @@ pub(super) struct Open {
 pub(super) struct Next {
     pub(super) action: String,
     pub(super) at: Option<String>,
+    pub(super) operation: Option<String>,
     pub(super) reason: Option<String>,
 }
 
@@ -67,7 +74,7 @@ impl Collected {
     /// Asks a ledger account by account, or a server for the account of the token.
     pub(super) async fn from(target: &Target, account: Option<&Account>) -> Result<Self, CommandError> {
         let mut found =
-            Self { accounts: None, mark: None, open: Vec::new(), more: false, pauses: Vec::new() };
+            Self { accounts: None, mark: None, in_doubt: false, open: Vec::new(), more: false, pauses: Vec::new() };
         found.pauses = pauses(target).await?;
         match target.here() {
             Some(here) => {
@@ -83,8 +90,12 @@ impl Collected {
             }
             None => {
                 found.add(target).await?;
-                let restored = found.pauses.iter().any(|(_, pause)| pause.note == OLDER_THAN_MARK);
-                found.mark = restored.then_some("behind");
+            }
+        }
+        found.in_doubt = found.pauses.iter().any(|(_, pause)| pause.note == OLDER_THAN_MARK);
+        if found.mark == Some("missing") {
+            for (_, pause) in found.pauses.iter_mut().filter(|(_, pause)| pause.note == OLDER_THAN_MARK) {
+                pause.note = MARK_MISSING.to_owned();
             }
         }
         found

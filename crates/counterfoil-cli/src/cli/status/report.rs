@@ -17,6 +17,9 @@ pub(super) struct Report {
     accounts: Option<Vec<String>>,
     /// `current`, `missing`, `behind`; `null` where a server does not tell.
     mark: Option<&'static str>,
+    /// Whether sends are paused because of the mark.
+    #[serde(skip)]
+    in_doubt: bool,
     /// Operations that are not over, by state.
     open: BTreeMap<String, u64>,
     /// Whether there are more than were counted.
@@ -117,6 +120,7 @@ impl Report {
         let mut report = Self {
             accounts: found.accounts.clone(),
             mark: found.mark,
+            in_doubt: found.in_doubt || found.mark == Some("behind"),
             open,
             more: found.more,
             oldest_unknown: lines(&|operation| operation.state == "unknown").into_iter().next(),
@@ -131,8 +135,14 @@ impl Report {
         report
     }
 
-    pub(super) fn mark(&self) -> Option<&'static str> {
-        self.mark
+    /// Why the ledger cannot be trusted to know every ID that was used; a server does not tell which of the two it is.
+    pub(super) fn doubt(&self) -> Option<&'static str> {
+        match self.mark {
+            _ if !self.in_doubt => None,
+            Some("missing") => Some("The ledger's mark is missing"),
+            Some("behind") => Some("The ledger is older than its mark"),
+            Some(_) | None => Some("The ledger is older than its mark, or the mark is missing"),
+        }
     }
 
     pub(super) fn held(&self) -> &[Group] {

@@ -61,9 +61,9 @@ impl ToolBody {
         !self.paused.is_empty()
     }
 
-    /// Whether they stand still with everything else.
-    pub(crate) fn is_everything_paused(&self) -> bool {
-        self.paused.iter().any(|pause| pause.everything)
+    /// The pause of everything, where there is one.
+    pub(crate) fn everything_paused(&self) -> Option<&Pause> {
+        self.paused.iter().find(|pause| pause.everything)
     }
 
     /// Whether its sends go on, and if not, since when, by whom and why.

@@ -8,11 +8,12 @@ use serde_json::Map;
 use serde_json::value::RawValue;
 
 use super::OneOrAll;
-use super::body::ToolBody;
+use super::body::{Pause, ToolBody};
 use crate::cli::database::{self, Missing};
 use crate::cli::error::{CommandError, Kind};
 use crate::cli::exit::Exit;
 use crate::cli::globals::Context;
+use crate::cli::output::visible;
 use crate::cli::target::{Here, Target, Whose};
 
 /// What to do.
@@ -45,14 +46,53 @@ pub(super) fn run(
         };
         target.close().await;
         print(&items, which.tool.is_some(), context)?;
+        for said in beside(what, which, note, &items)? {
+            context.out.note(said)?;
+        }
         let stays = which.tool.is_none() && what == What::Resume;
         if stays && items.iter().any(|item| ToolBody::read(item).is_ok_and(|tool| tool.is_paused())) {
             context
                 .out
-                .note("pauses of single tools stay: `counterfoil tool resume TOOL --note TEXT` ends each")?;
+                .note("pauses of single tools stay: `counterfoil tool resume TOOL --note \"…\"` ends each")?;
         }
         Ok(Exit::Done)
     })
+}
+
+/// What the caller may not expect: an earlier pause that stands in place of the new one, or a pause of everything that
+/// holds a tool which was just resumed.
+fn beside(
+    what: What,
+    which: &OneOrAll,
+    note: &str,
+    items: &[Box<RawValue>],
+) -> Result<Vec<String>, CommandError> {
+    let mut said = Vec::new();
+    for item in items {
+        let tool = ToolBody::read(item)?;
+        match what {
+            What::Pause => {
+                // A pause for a credential's scope is another one.
+                let alike = |pause: &&Pause| pause.scope.is_none() && (which.all || !pause.everything);
+                let alike: Vec<&Pause> = tool.paused.iter().filter(alike).collect();
+                if !alike.iter().any(|pause| pause.note == note) {
+                    said.extend(alike.iter().map(|pause| format!("the earlier pause stands: {}", pause.told())));
+                }
+            }
+            What::Resume => {
+                if let (Some(_), Some(pause)) = (&which.tool, tool.everything_paused()) {
+                    said.push(format!(
+                        "{} still stands still: {}; `counterfoil tool resume --all --note \"…\"` ends that where the \
+                         database is",
+                        tool.name,
+                        pause.told()
+                    ));
+                }
+            }
+        }
+    }
+    said.dedup();
+    Ok(said.iter().map(|text| visible(text)).collect())
 }
 
 async fn one(
@@ -81,12 +121,12 @@ async fn all(target: &Target, what: What, note: &str) -> Result<Vec<Box<RawValue
         let tool = ToolBody::read(&tool)?;
         items.push(one(target, what, &tool.name()?, note).await?);
     }
-    let still = |item: &RawValue| ToolBody::read(item).is_ok_and(|tool| tool.is_everything_paused());
-    if what == What::Resume && items.iter().any(|item| still(item)) {
+    let still = |item: &RawValue| ToolBody::read(item).is_ok_and(|tool| tool.everything_paused().is_some());
+    if what == What::Resume && items.iter().any(|item| still(item.as_ref())) {
         return Err(CommandError::new(
             Kind::Refused,
             "everything is paused, which no call of a server ends",
-            "run `counterfoil tool resume --all --note TEXT` where the database is",
+            "run `counterfoil tool resume --all --note \"…\"` where the database is",
         ));
     }
     Ok(items)
