@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 
 use super::address::{Resolve, is_one_host, is_public};
 use super::target::{Host, Target};
-use super::wire::{GatedStream, Wire};
+use super::wire::{GatedStream, Quiet, Wire};
 
 /// The most addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 8;
@@ -146,7 +146,7 @@ impl Connector {
 
 async fn lane<S>(stream: S) -> Result<Lane, ConnectError>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Quiet + Unpin + Send + 'static,
 {
     let wire = Wire::new();
     let io = TokioIo::new(GatedStream::new(stream, wire.clone()));

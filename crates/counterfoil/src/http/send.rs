@@ -198,7 +198,7 @@ impl Inner {
         };
         let place = (target, http.allow_private);
         if let Some(lane) = pooled.then(|| self.pool.take(&place)).flatten() {
-            lane.wire.arm(Arc::clone(&gate));
+            lane.wire.arm_again(Arc::clone(&gate));
             match self.exchange(lane, message.clone(), tool, http, caller, &place).await {
                 // The idle connection ended before a byte was handed to it: that was no send. The gate is asked again.
                 Exchange::Unwritten(caller) => self.on_fresh(message, tool, http, gate, caller, &place).await,

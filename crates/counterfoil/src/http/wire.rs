@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 use crate::destination::Gate;
 
@@ -14,8 +16,8 @@ use crate::destination::Gate;
 enum Progress {
     /// No request: nothing may be written.
     Idle,
-    /// A request may begin if the gate lets it.
-    Armed(Arc<dyn Gate>),
+    /// A request may begin if the gate lets it; on a connection that was `used` before, only if nothing waits there.
+    Armed { gate: Arc<dyn Gate>, used: bool },
     /// Its first byte was handed over, or was about to be.
     Written,
     /// The gate said no; no byte was handed over and none will be.
@@ -50,7 +52,13 @@ impl Wire {
 
     /// Lets one request begin, as far as the gate agrees when its first byte comes.
     pub(super) fn arm(&self, gate: Arc<dyn Gate>) {
-        self.with(|progress| *progress = Progress::Armed(gate));
+        self.with(|progress| *progress = Progress::Armed { gate, used: false });
+    }
+
+    /// The same on a connection that carried a request before. What came after its answer would be read as the answer
+    /// to this one: where anything is there, not a byte is written.
+    pub(super) fn arm_again(&self, gate: Arc<dyn Gate>) {
+        self.with(|progress| *progress = Progress::Armed { gate, used: true });
     }
 
     /// The answer was read to its end: the connection may wait for another request.
@@ -63,7 +71,7 @@ impl Wire {
         self.with(|progress| match progress {
             Progress::Written | Progress::Closed { written: true } => true,
             Progress::Idle
-            | Progress::Armed(_)
+            | Progress::Armed { .. }
             | Progress::Refused(_)
             | Progress::Closed { written: false } => false,
         })
@@ -73,7 +81,9 @@ impl Wire {
     pub(super) fn close(&self) -> Fate {
         self.with(|progress| {
             let fate = match progress {
-                Progress::Idle | Progress::Armed(_) | Progress::Closed { written: false } => Fate::Unwritten,
+                Progress::Idle | Progress::Armed { .. } | Progress::Closed { written: false } => {
+                    Fate::Unwritten
+                }
                 Progress::Refused(reason) => Fate::Refused(reason),
                 Progress::Written | Progress::Closed { written: true } => Fate::Written,
             };
@@ -86,11 +96,14 @@ impl Wire {
 
     /// Called with bytes of the request in hand. The mark is set before they are handed over: a process that dies in
     /// between leaves a recorded attempt without a report, which counts as sent.
-    fn before_write(&self) -> io::Result<()> {
+    fn before_write(&self, quiet: impl FnOnce() -> bool) -> io::Result<()> {
         self.with(|progress| {
             match progress {
                 Progress::Written => return Ok(()),
-                Progress::Armed(gate) => match gate.may_write() {
+                Progress::Armed { used: true, .. } if !quiet() => {
+                    *progress = Progress::Closed { written: false };
+                }
+                Progress::Armed { gate, .. } => match gate.may_write() {
                     Ok(()) => {
                         *progress = Progress::Written;
                         return Ok(());
@@ -101,6 +114,27 @@ impl Wire {
             }
             Err(io::Error::new(io::ErrorKind::BrokenPipe, "nothing may be written"))
         })
+    }
+}
+
+/// A connection that can be asked for what nobody has read yet.
+pub(super) trait Quiet {
+    /// Whether nothing waits to be read, and the peer has not closed. Asked of the system itself: what the runtime
+    /// was not told of yet counts too.
+    fn is_quiet(&self) -> bool;
+}
+
+impl Quiet for TcpStream {
+    fn is_quiet(&self) -> bool {
+        let mut byte = [std::mem::MaybeUninit::uninit()];
+        let waiting = socket2::SockRef::from(self).peek(&mut byte);
+        waiting.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+impl Quiet for TlsStream<TcpStream> {
+    fn is_quiet(&self) -> bool {
+        self.get_ref().0.is_quiet()
     }
 }
 
@@ -127,7 +161,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for GatedStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for GatedStream<S> {
+impl<S: AsyncWrite + Quiet + Unpin> AsyncWrite for GatedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -136,7 +170,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GatedStream<S> {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        self.wire.before_write()?;
+        self.wire.before_write(|| self.inner.is_quiet())?;
         Pin::new(&mut self.inner).poll_write(context, bytes)
     }
 
@@ -148,7 +182,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GatedStream<S> {
         if slices.iter().all(|slice| slice.is_empty()) {
             return Poll::Ready(Ok(0));
         }
-        self.wire.before_write()?;
+        self.wire.before_write(|| self.inner.is_quiet())?;
         Pin::new(&mut self.inner).poll_write_vectored(context, slices)
     }
 

@@ -172,3 +172,40 @@ async fn a_handshake_that_hangs_is_not_sent() {
     assert!(finding.not_sent, "{finding:?}");
     assert_eq!(finding.error.as_deref(), Some("no connection within the connect timeout"));
 }
+
+/// The runtime has not been told of what waits in the socket: only the system knows of it.
+#[tokio::test]
+async fn an_answer_nobody_asked_for_is_not_taken_for_the_next_one() {
+    use std::io::{Read as _, Write as _};
+    let created = |id: &str| {
+        format!(
+            "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{{\"id\":\"{id}\"}}",
+            id.len() + 9
+        )
+    };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/orders", listener.local_addr().unwrap());
+    let (go, told) = std::sync::mpsc::channel::<()>();
+    let (done, extra) = std::sync::mpsc::channel::<()>();
+    let server = std::thread::spawn(move || {
+        let (mut first, _) = listener.accept().unwrap();
+        assert!(first.read(&mut [0; 4096]).unwrap() > 0);
+        first.write_all(created("one").as_bytes()).unwrap();
+        told.recv().unwrap();
+        first.write_all(created("nobody-asked").as_bytes()).unwrap();
+        done.send(()).unwrap();
+        let (mut second, _) = listener.accept().unwrap();
+        assert!(second.read(&mut [0; 4096]).unwrap() > 0);
+        second.write_all(created("two").as_bytes()).unwrap();
+        // The first connection was given up without another byte.
+        first.read(&mut [0; 4096]).unwrap_or(0)
+    });
+    let tool = keyed(Setup { url, receipt_reference: Some("/id"), ..Setup::default() });
+    let destination = destination();
+    assert_eq!(send(&destination, &tool).await.reference.as_deref(), Some("one"));
+    go.send(()).unwrap();
+    extra.recv().unwrap();
+    let next = send(&destination, &tool).await;
+    assert_eq!(next.reference.as_deref(), Some("two"), "{next:?}");
+    assert_eq!(server.join().unwrap(), 0);
+}
