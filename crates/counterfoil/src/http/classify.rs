@@ -90,6 +90,21 @@ impl Answer {
         };
         (whole && self.body.held && !self.encoded).then_some(&*self.body.bytes)
     }
+
+    /// Whether a body that was not read as JSON may have been meant as JSON, or may have lost its end.
+    fn may_hide_json(&self) -> bool {
+        match self.readable() {
+            None => true,
+            Some([]) => false,
+            Some(bytes) => self.body.end == BodyEnd::Unframed || self.says_json() || begins_as_json(bytes),
+        }
+    }
+}
+
+/// Bodies that begin so are meant as JSON, whatever is wrong with them.
+fn begins_as_json(bytes: &[u8]) -> bool {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
 pub(super) fn is_json(media_type: &str) -> bool {
@@ -109,7 +124,7 @@ pub fn classify(tool: &Tool, answer: &Answer, first_send: bool, key_sent: bool) 
         Matched::CannotTell => {
             Said::unknown("the answer's body could not be read, and its meaning depends on it")
         }
-        Matched::None => by_status(answer, first_send, key_sent),
+        Matched::None => by_status(answer, document, first_send, key_sent),
     };
     let said = match said.meaning {
         Meaning::Succeeded => receipt(said, answer, document, wanted.is_some(), reference.is_some()),
@@ -176,7 +191,7 @@ fn matched(rules: &[OutcomeRule], answer: &Answer, document: Option<Document<'_>
                     return Matched::Rule(rule.means);
                 }
             }
-            None if answer.readable().is_none() => return Matched::CannotTell,
+            None if answer.may_hide_json() => return Matched::CannotTell,
             // A whole body that is no JSON does not hold the member.
             None => {}
         }
@@ -227,7 +242,7 @@ fn other_status(status: u16) -> ByStatus {
     ByStatus::Fixed(if (400..500).contains(&status) { Meaning::Rejected } else { Meaning::Unknown })
 }
 
-fn by_status(answer: &Answer, first_send: bool, key_sent: bool) -> Said {
+fn by_status(answer: &Answer, document: Option<Document<'_>>, first_send: bool, key_sent: bool) -> Said {
     let listed = TABLE.iter().find(|(status, _)| *status == answer.status);
     match listed.map_or_else(|| other_status(answer.status), |(_, by_status)| *by_status) {
         ByStatus::Success => Said::plain(Meaning::Succeeded),
@@ -242,6 +257,11 @@ fn by_status(answer: &Answer, first_send: bool, key_sent: bool) -> Said {
             None => Said::unknown("the refusal's body could not be read"),
             Some(bytes) if names_earlier_request(bytes, key_sent) => {
                 Said::unknown("the refusal names the key as used, or the object as existing")
+            }
+            Some(bytes)
+                if document.is_none() && !bytes.is_empty() && answer.body.end == BodyEnd::Unframed =>
+            {
+                Said::unknown("the refusal's body may have been cut off")
             }
             Some(_) => Said::plain(Meaning::Rejected),
         },

@@ -262,3 +262,42 @@ fn reads_retry_after() {
         assert_eq!(retry_after(text, now), expected, "{text:?}");
     }
 }
+
+/// A refusal that a rule knows to be none is not taken for one because its body came broken.
+#[test]
+fn a_rule_is_not_passed_by_where_its_member_could_not_be_read() {
+    let mut tool = test_tool::keyed(Setup::default());
+    tool.outcomes = vec![rule(Some(400), Some(("/code", "already_exists")), Meaning::DuplicateOfOurs)];
+    let broken: [&[u8]; 4] = [
+        b"{\"code\":\"already_ex",
+        b"{\"code\":\"already_exists\",\"message\":\"Ger\xe4t\"}",
+        b"\xef\xbb\xbf{\"code\":\"already_exists\"}",
+        b"{\"message\":\"x\"",
+    ];
+    for body in broken {
+        for content_type in ["application/json", ""] {
+            for end in [BodyEnd::Complete, BodyEnd::Unframed] {
+                let mut came = answer(400, content_type, body);
+                came.body.end = end;
+                let said = first(&tool, &came).meaning;
+                let text = String::from_utf8_lossy(body);
+                assert!(!matches!(said, Meaning::Rejected), "{text} {content_type} {end:?}");
+            }
+        }
+    }
+    // Without a length its end may be missing, whatever it is.
+    let mut page = answer(400, "text/html", b"<html><p>no");
+    page.body.end = BodyEnd::Unframed;
+    assert_eq!(first(&tool, &page).meaning, Meaning::Unknown);
+    // A whole page of something in between holds no member.
+    page.body.end = BodyEnd::Complete;
+    assert_eq!(first(&tool, &page).meaning, Meaning::Rejected);
+    assert_eq!(first(&tool, &json(400, r#"{"code":"no"}"#)).meaning, Meaning::Rejected);
+    // The same for a refusal whose words are read: what was cut off may have said that it exists.
+    let mut cut = answer(422, "application/json", b"{\"message\":\"al");
+    cut.body.end = BodyEnd::Unframed;
+    assert_eq!(first(&tool, &cut).meaning, Meaning::Unknown);
+    let mut whole = json(422, r#"{"message":"no"}"#);
+    whole.body.end = BodyEnd::Unframed;
+    assert_eq!(first(&tool, &whole).meaning, Meaning::Rejected);
+}
