@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::request::decoded_name;
 use super::secrets;
 use super::target::Host;
 use super::template::UrlTemplate;
@@ -63,6 +64,9 @@ pub enum DeclarationProblem {
     /// The name of a query parameter is empty.
     #[error("the query parameter of the key or reference has no name")]
     QueryName,
+    /// The URL has the query parameter already that the key or reference goes into.
+    #[error("the URL has the query parameter {0} already, where the key or reference goes")]
+    QueryTwice(String),
     /// A header name outside the grammar.
     #[error("{0:?} is not a header name")]
     HeaderName(String),
@@ -141,6 +145,10 @@ fn check_url(http: &HttpDeclaration, place: Option<&Place>, problems: &mut Vec<D
             problems.push(DeclarationProblem::KeyPlaceMissing(name.clone()));
         }
         Some(Place::Query(name)) if name.is_empty() => problems.push(DeclarationProblem::QueryName),
+        // A destination that reads the first of two would take the other one for the key.
+        Some(Place::Query(name)) if names_parameter(&http.url, name) => {
+            problems.push(DeclarationProblem::QueryTwice(name.clone()));
+        }
         Some(Place::Path(_) | Place::Query(_) | Place::Header(_) | Place::Body(_)) | None => {}
     }
     let local = match &template.target().host {
@@ -150,6 +158,11 @@ fn check_url(http: &HttpDeclaration, place: Option<&Place>, problems: &mut Vec<D
     if !template.target().tls && !local {
         problems.push(DeclarationProblem::PlainHttp);
     }
+}
+
+fn names_parameter(url: &str, name: &str) -> bool {
+    let query = url.split_once('?').map(|(_, query)| query).unwrap_or_default();
+    query.split('&').any(|pair| decoded_name(pair) == name.as_bytes())
 }
 
 fn check_body(http: &HttpDeclaration, place: Option<&Place>, problems: &mut Vec<DeclarationProblem>) {

@@ -166,7 +166,8 @@ fn append_query(
     Ok(())
 }
 
-fn decoded_name(pair: &str) -> Vec<u8> {
+/// The name of a `name=value` pair as a destination reads it.
+pub(super) fn decoded_name(pair: &str) -> Vec<u8> {
     let name = pair.split('=').next().unwrap_or_default().replace('+', " ");
     percent_encoding::percent_decode_str(&name).collect()
 }

@@ -238,6 +238,14 @@ fn declarations_are_checked_when_they_are_loaded() {
         assert_eq!(check_declaration(&tool), std::slice::from_ref(&problem), "{url}");
         assert_eq!(problem.is_warning(), url.starts_with("http://"), "{url}");
     }
+    let in_query = |url: &str| {
+        let key = Place::Query("key id".to_owned());
+        check_declaration(&keyed(Setup { url: url.to_owned(), key, ..Setup::default() }))
+    };
+    assert_eq!(in_query("https://x/o?key={/key}"), []);
+    for url in ["https://x/o?key+id={/a}", "https://x/o?a=1&key%20id=2", "https://x/o?key%20id"] {
+        assert_eq!(in_query(url), [DeclarationProblem::QueryTwice("key id".to_owned())], "{url}");
+    }
     let local = keyed(Setup { url: "http://127.0.0.1:9090/orders".to_owned(), ..Setup::default() });
     assert_eq!(check_declaration(&local), []);
 }
