@@ -11,6 +11,11 @@ const SAVEPOINT: &str = "SAVEPOINT counterfoil_door";
 const UNDO: &str = "ROLLBACK TO counterfoil_door; RELEASE counterfoil_door";
 const KEEP: &str = "RELEASE counterfoil_door";
 
+/// The effect's own savepoint: whatever ends the transaction under it, or takes back what was written before it, takes
+/// this away as well.
+const EFFECT: &str = "SAVEPOINT counterfoil_effect";
+const EFFECT_STANDS: &str = "RELEASE counterfoil_effect";
+
 /// See [`Ledger::in_transaction`]. A crash anywhere in here, and any time before the application's commit, leaves
 /// neither effect nor receipt; after it, both.
 pub(crate) fn in_transaction<E>(
@@ -27,9 +32,9 @@ pub(crate) fn in_transaction<E>(
     let done = walk_through(ledger, transaction, caller, new, effect);
     match &done {
         Ok(_) | Err(TransactionError::Unsettled(_)) => run(KEEP)?,
-        Err(TransactionError::Effect(_) | TransactionError::Refused(_) | TransactionError::Store(_)) => {
-            run(UNDO)?
-        }
+        Err(TransactionError::Effect(_) | TransactionError::Refused(_)) => run(UNDO)?,
+        // The transaction may be gone, and then there is nothing to undo: what is told is why.
+        Err(TransactionError::Store(_)) => drop(run(UNDO)),
     }
     done
 }
@@ -47,10 +52,25 @@ fn walk_through<E>(
         Entered::Replay(view) => Ok(view),
         Entered::NotNow(view) => Err(TransactionError::Unsettled(Box::new(view))),
         Entered::Go(_) => {
+            begin_effect(transaction)?;
             let Effect { reference, result } = effect(transaction).map_err(TransactionError::Effect)?;
+            effect_stands(transaction)?;
             let declared = ledger.declared();
             let finish = Finish { caller: caller.clone(), id, reference, result, declared };
             Ok(commit_in(transaction, ledger.store(), finish)?)
         }
     }
+}
+
+fn begin_effect(transaction: &rusqlite::Transaction<'_>) -> Result<(), StoreError> {
+    transaction.execute_batch(EFFECT).map_err(|error| StoreError::Unavailable(error.to_string()))
+}
+
+/// An effect that ended its transaction, by `COMMIT`, by `ROLLBACK` or by a conflict that rolls back, says nothing
+/// about rows any more: no receipt may join what is no longer there.
+fn effect_stands(transaction: &rusqlite::Transaction<'_>) -> Result<(), StoreError> {
+    transaction.execute_batch(EFFECT_STANDS).map_err(|_| {
+        let text = "the effect ended the transaction that it was given: it must neither commit nor roll back";
+        StoreError::Unusable(text.to_owned())
+    })
 }
