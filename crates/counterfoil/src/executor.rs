@@ -283,6 +283,7 @@ impl Executor {
             first: number == 1,
             scope: attempt.scope.clone(),
             deadline,
+            send_before: attempt.send_before,
         };
         self.inner.attempts.spawn(async move { sending.run(made).await });
     }
@@ -466,6 +467,8 @@ struct Sending {
     scope: Option<String>,
     /// On the monotonic clock: no first byte after this.
     deadline: Duration,
+    /// The same in store time: a host that slept has a monotonic clock that did not count it.
+    send_before: Timestamp,
 }
 
 /// The last check before the first byte: local facts only, so that nothing can come between it and the write.
@@ -474,6 +477,7 @@ struct Checks {
     tool: ToolName,
     scope: Option<String>,
     deadline: Duration,
+    send_before: Timestamp,
 }
 
 impl Gate for Checks {
@@ -482,7 +486,9 @@ impl Gate for Checks {
         self.executor.pass("connected_unchecked");
         if inner.stopping.is_cancelled() {
             Err("stopped before the first byte: shutting down")
-        } else if inner.ledger.clock().monotonic() >= self.deadline {
+        } else if inner.ledger.clock().monotonic() >= self.deadline
+            || inner.ledger.clock().now() >= self.send_before
+        {
             Err("stopped before the first byte: too late for this attempt")
         } else if self.executor.paused(&self.tool, self.scope.as_deref()) {
             Err("stopped before the first byte: paused")
@@ -502,6 +508,7 @@ impl Sending {
             tool: self.tool.name.clone(),
             scope: self.scope.clone(),
             deadline: self.deadline,
+            send_before: self.send_before,
         });
         let (late, mut is_late) = oneshot::channel();
         let destination = self.executor.inner.destination.clone();

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::caller::{Caller, Roles};
+use counterfoil::destination::{Boxed, Destination, Finding, Gate, Made};
 use counterfoil::executor::Executor;
 use counterfoil::http::HttpDestination;
 use counterfoil::ledger::{LedgerOptions, NewOperation};
-use counterfoil::operation::ReceiptSource;
+use counterfoil::operation::{Marker, ReceiptSource};
 use counterfoil::policy::{BodyKind, Carrier, HttpDeclaration, QueryMode, Tool};
 use counterfoil::recovery::{KeyFacts, NoneFacts, Place, Recovery, StoredErrors};
 use counterfoil::snapshot::View;
-use counterfoil::{Arguments, KeyFormat, Ledger, OperationId, SystemClock, ToolName, WorkerName};
+use counterfoil::store::sqlite::SqliteOptions;
+use counterfoil::time::{ManualClock, Timestamp};
+use counterfoil::{Account, Arguments, KeyFormat, Ledger, OperationId, SystemClock, ToolName, WorkerName};
 use sim::supplier::{Fault, Flavour, Supplier, SupplierOptions};
 
 struct World {
@@ -38,24 +41,37 @@ fn with_key() -> Recovery {
     })
 }
 
+fn declaration(supplier: &str) -> HttpDeclaration {
+    HttpDeclaration {
+        method: "POST".to_owned(),
+        url: format!("{supplier}/orders"),
+        body: BodyKind::Json,
+        path_only: Vec::new(),
+        headers: Default::default(),
+        query: QueryMode::Refuse,
+        scope: Some("supplier-account".to_owned()),
+        destination: None,
+        bucket: None,
+        timeout: Duration::from_millis(500),
+        linger: Duration::from_millis(500),
+        receipt_reference: Some("/id".parse().unwrap()),
+        allow_private: false,
+    }
+}
+
+fn planner() -> Caller {
+    Caller {
+        account: "kitchen".parse().unwrap(),
+        principal: "planner".parse().unwrap(),
+        roles: Roles { agent: true, ..Roles::default() },
+        tools: Vec::new(),
+    }
+}
+
 impl World {
     async fn new(flavour: Flavour, recovery: Recovery) -> Self {
         let supplier = Supplier::start(SupplierOptions::new(flavour)).unwrap();
-        let http = HttpDeclaration {
-            method: "POST".to_owned(),
-            url: format!("{}/orders", supplier.url()),
-            body: BodyKind::Json,
-            path_only: Vec::new(),
-            headers: Default::default(),
-            query: QueryMode::Refuse,
-            scope: Some("supplier-account".to_owned()),
-            destination: None,
-            bucket: None,
-            timeout: Duration::from_millis(500),
-            linger: Duration::from_millis(500),
-            receipt_reference: Some("/id".parse().unwrap()),
-            allow_private: false,
-        };
+        let http = declaration(&supplier.url());
         let name = ToolName::parse("supplier.create_order").unwrap();
         let mut tool = Tool::new(name, Carrier::Http(Box::new(http)), recovery);
         tool.budget.first_delay = Duration::from_millis(20);
@@ -69,12 +85,7 @@ impl World {
         let executor = Executor::new(ledger, Arc::new(destination), worker);
         let carrying = executor.clone();
         tokio::spawn(async move { carrying.carry_on().await });
-        let caller = Caller {
-            account: "kitchen".parse().unwrap(),
-            principal: "planner".parse().unwrap(),
-            roles: Roles { agent: true, ..Roles::default() },
-            tools: Vec::new(),
-        };
+        let caller = planner();
         Self { _folder: folder, supplier, executor, caller }
     }
 
@@ -127,4 +138,43 @@ async fn an_answer_after_the_timeout_is_recorded_as_late_proof() {
     let receipt = later.operation.state.receipt().unwrap();
     assert_eq!(receipt.source, ReceiptSource::LateReport);
     assert_eq!(world.supplier.effect_count().unwrap(), 1);
+}
+
+/// A host that sleeps after an attempt was recorded wakes with a monotonic clock that did not count it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_slept_before_the_first_byte_sends_nothing() {
+    struct Sleeps(Arc<ManualClock>, tokio::sync::mpsc::UnboundedSender<Result<(), &'static str>>);
+    impl Destination for Sleeps {
+        fn make(&self, _: &Tool, _: &Account, _: &Arguments, _: Option<&str>) -> Result<Made, String> {
+            Ok(Made { digest: "sha256:00".to_owned(), scope: None, bucket: None, request: Box::new(()) })
+        }
+
+        fn send(
+            &self,
+            _: Made,
+            _: Arc<Tool>,
+            _: bool,
+            gate: Arc<dyn Gate>,
+            _: tokio::sync::oneshot::Sender<()>,
+        ) -> Boxed<Finding> {
+            self.0.jump(60 * 60 * 1_000);
+            self.1.send(gate.may_write()).unwrap();
+            Box::pin(async { Finding::stopped(Marker::Connected, "stopped") })
+        }
+    }
+    let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-11-29T14:02:11Z").unwrap()));
+    let store = SqliteOptions { clock: clock.clone(), ..SqliteOptions::default() };
+    let options = LedgerOptions { clock: clock.clone(), store, ..LedgerOptions::default() };
+    let http = HttpDeclaration { url: "https://supplier.example/orders".to_owned(), ..declaration("") };
+    let name = ToolName::parse("supplier.create_order").unwrap();
+    let tool = Tool::new(name.clone(), Carrier::Http(Box::new(http)), with_key());
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(folder.path().join("ledger.db"), vec![tool], options).await.unwrap();
+    let (told, mut answers) = tokio::sync::mpsc::unbounded_channel();
+    let destination = Arc::new(Sleeps(clock, told));
+    let executor = Executor::new(ledger, destination, WorkerName::parse("node-1").unwrap());
+    let arguments = Arguments::parse(br#"{"sku":"flour-25kg"}"#).unwrap();
+    let new = NewOperation::new(OperationId::parse("a").unwrap(), name, arguments);
+    executor.prepare(&planner(), NewOperation { execute: true, ..new }).await.unwrap();
+    assert!(answers.recv().await.unwrap().is_err());
 }
