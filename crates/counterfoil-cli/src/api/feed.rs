@@ -214,6 +214,10 @@ impl Listener {
         let deadline = tokio::time::Instant::now() + wait;
         let mut after = after;
         loop {
+            // Also where no wait lies between two pages: a caller that reads slowly may have been gone for long.
+            let app = self.reader.app.clone();
+            self.reader.session = app.authority().again(&self.reader.session).await?;
+            self.reader.session.caller.needs(Need::Read)?;
             let page = self.reader.page(after, limit).await?;
             let over = tokio::time::Instant::now() >= deadline || self.draining();
             if !page.items.is_empty() || over {
@@ -222,9 +226,6 @@ impl Listener {
             // Past changes that the caller may not see.
             after = page.next_cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or(after);
             self.woken(deadline).await;
-            let app = self.reader.app.clone();
-            self.reader.session = app.authority().again(&self.reader.session).await?;
-            self.reader.session.caller.needs(Need::Read)?;
         }
     }
 
@@ -256,4 +257,62 @@ impl Listener {
 
 fn display<S: Serializer>(value: &impl std::fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use counterfoil::executor::Executor;
+    use counterfoil::http::HttpDestination;
+    use counterfoil::ledger::{Ledger, LedgerOptions, NewOperation};
+    use counterfoil::policy::Tool;
+    use counterfoil::store::Token;
+    use counterfoil::{Account, Arguments, Principal, ToolName, WorkerName};
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_page_that_is_there_at_once_is_kept_from_a_revoked_token_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let tool = ToolName::parse("items.create").unwrap();
+        let tools = vec![Tool::in_transaction(tool.clone())];
+        let options = LedgerOptions::default();
+        let ledger = Ledger::open(folder.path().join("ledger.db"), tools, options).await.unwrap();
+        let destination = HttpDestination::new(ledger.clock().clone(), [7; 32]).unwrap();
+        let worker = WorkerName::parse("node-1").unwrap();
+        let app = App::new(
+            Executor::new(ledger.clone(), Arc::new(destination), worker),
+            crate::config::Limits::default(),
+        );
+        let (text, digest) = crate::secret::mint().unwrap();
+        let token = Token {
+            id: "reader".to_owned(),
+            principal: Principal::parse("reader").unwrap(),
+            account: Account::parse("kitchen").unwrap(),
+            roles: vec!["agent".to_owned()],
+            tools: Vec::new(),
+            digest,
+            created_at: ledger.store().now(),
+            expires_at: None,
+            revoked_at: None,
+        };
+        ledger.store().create_token(token).await.unwrap();
+        let request = Request::builder().header(header::AUTHORIZATION, format!("Bearer {text}"));
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let session = app.enter(&parts, Need::Read).await.unwrap();
+        for id in ["a", "b"] {
+            let arguments = Arguments::parse(b"{}").unwrap();
+            let new = NewOperation::new(OperationId::parse(id).unwrap(), tool.clone(), arguments);
+            ledger.prepare(&session.caller, new).await.unwrap();
+        }
+        let mut listener = Listener::enter(&app, session).unwrap();
+        let first = listener.next(0, 1, Duration::ZERO).await.unwrap();
+        assert_eq!(first.items.len(), 1);
+        ledger.store().revoke_token("reader").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        let after = first.next_cursor.unwrap().parse().unwrap();
+        let refused = listener.next(after, 1, Duration::ZERO).await.err().unwrap();
+        assert_eq!(refused.code(), "unauthenticated");
+    }
 }
