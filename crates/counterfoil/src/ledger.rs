@@ -232,9 +232,7 @@ impl Ledger {
 
     async fn look(&self, caller: &Caller, id: &OperationId) -> Result<View, Error> {
         let snapshot = self.inner.store.snapshot(&caller.account, id, self.declared()).await?;
-        if let Existing::Operation(operation) = &snapshot.existing {
-            caller.may_use(&operation.tool)?;
-        }
+        snapshot.operation_for(caller)?;
         Ok(View { states_only: !caller.roles.reads(), ..snapshot.view()? })
     }
 

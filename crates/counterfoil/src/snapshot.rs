@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backoff::BucketLevel;
+use crate::caller::Caller;
 use crate::decide::{Context, NextStep, PauseReason, next_step};
 use crate::error::Refusal;
 use crate::fingerprint::Fingerprint;
@@ -74,6 +75,15 @@ impl<'a> Needs<'a> {
     }
 }
 
+/// What is left of an operation after its retention, as far as a verb may look at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grave {
+    /// The state that it ended in.
+    pub stage: Stage,
+    /// Its tool.
+    pub tool: ToolName,
+}
+
 /// What the ledger holds about an ID.
 #[derive(Clone, Debug)]
 pub enum Existing {
@@ -82,7 +92,7 @@ pub enum Existing {
     /// The operation.
     Operation(Box<Operation>),
     /// What is left after retention.
-    Tombstone(Stage),
+    Tombstone(Grave),
 }
 
 /// What a verb may look at: one consistent read inside the commit that it will be part of.
@@ -121,7 +131,7 @@ impl Snapshot {
     pub fn operation(&self) -> Result<&Operation, Refusal> {
         match &self.existing {
             Existing::Nothing => Err(self.missing()),
-            Existing::Tombstone(stage) => Err(Refusal::ReceiptExpired { stage: *stage }),
+            Existing::Tombstone(grave) => Err(Refusal::ReceiptExpired { stage: grave.stage }),
             Existing::Operation(operation) => match operation.receipt_expires_at {
                 // Purged yet or not: from this instant on every answer is the same.
                 Some(end) if self.now >= end => {
@@ -136,6 +146,20 @@ impl Snapshot {
     #[must_use]
     pub fn missing(&self) -> Refusal {
         if self.restored { Refusal::LedgerRestored } else { Refusal::UnknownOperation }
+    }
+
+    /// [`Snapshot::operation`] for somebody who must be allowed to use its tool: who is not learns nothing of it, also
+    /// not how it ended.
+    ///
+    /// # Errors
+    /// [`Refusal::ToolForbidden`], or as [`Snapshot::operation`].
+    pub fn operation_for(&self, caller: &Caller) -> Result<&Operation, Refusal> {
+        match &self.existing {
+            Existing::Operation(operation) => caller.may_use(&operation.tool)?,
+            Existing::Tombstone(grave) => caller.may_use(&grave.tool)?,
+            Existing::Nothing => {}
+        }
+        self.operation()
     }
 
     /// The surroundings of `operation`.

@@ -110,7 +110,7 @@ impl Verb for Insert {
     fn decide(&self, snapshot: &Snapshot) -> Result<Decided<bool>, Refusal> {
         match &snapshot.existing {
             Existing::Operation(_) => return Ok(Decided::reply(false)),
-            Existing::Tombstone(stage) => return Err(Refusal::ReceiptExpired { stage: *stage }),
+            Existing::Tombstone(grave) => return Err(Refusal::ReceiptExpired { stage: grave.stage }),
             Existing::Nothing if snapshot.restored => return Err(Refusal::LedgerRestored),
             Existing::Nothing => {}
         }

@@ -12,7 +12,7 @@ use crate::id::{Account, OperationId, ToolName};
 use crate::operation::{Distinct, Operation};
 use crate::policy::Tool;
 use crate::snapshot::{
-    Changes, Declarations, EvidenceDraft, Existing, Link, Needs, PauseDraft, Snapshot, Verb, Write,
+    Changes, Declarations, EvidenceDraft, Existing, Grave, Link, Needs, PauseDraft, Snapshot, Verb, Write,
 };
 use crate::time::Timestamp;
 
@@ -48,7 +48,7 @@ impl Stopped {
 pub struct World {
     now: Timestamp,
     operations: HashMap<Key, Operation>,
-    tombstones: HashMap<Key, Peer>,
+    tombstones: HashMap<Key, (Peer, ToolName)>,
     policies: HashMap<(ToolName, u32), Arc<Tool>>,
     tools: HashMap<ToolName, u32>,
     pauses: Vec<Stopped>,
@@ -148,7 +148,7 @@ impl World {
         for key in keys {
             if let Some(operation) = self.operations.remove(&key) {
                 let grave = Peer { unresolved: false, ..Peer::from(&operation) };
-                self.tombstones.insert(key, grave);
+                self.tombstones.insert(key, (grave, operation.tool));
             }
         }
     }
@@ -177,7 +177,9 @@ impl World {
         let operation = self.operations.get(&key);
         let existing = match (operation, self.tombstones.get(&key)) {
             (Some(operation), _) => Existing::Operation(Box::new(operation.clone())),
-            (None, Some(grave)) => Existing::Tombstone(grave.stage),
+            (None, Some((grave, tool))) => {
+                Existing::Tombstone(Grave { stage: grave.stage, tool: tool.clone() })
+            }
             (None, None) => Existing::Nothing,
         };
         let tool = operation.map(|operation| &operation.tool).or(needs.action.map(|(tool, _)| tool));
@@ -226,7 +228,10 @@ impl World {
         ids.into_iter()
             .filter_map(|id| {
                 let key = (needs.account.clone(), id.clone());
-                self.operations.get(&key).map(Peer::from).or_else(|| self.tombstones.get(&key).cloned())
+                self.operations
+                    .get(&key)
+                    .map(Peer::from)
+                    .or_else(|| self.tombstones.get(&key).map(|(grave, _)| grave.clone()))
             })
             .collect()
     }
@@ -290,6 +295,6 @@ impl World {
     /// How an operation that is gone ended.
     #[must_use]
     pub fn tombstone(&self, account: &Account, id: &OperationId) -> Option<Stage> {
-        self.tombstones.get(&(account.clone(), id.clone())).map(|grave| grave.stage)
+        self.tombstones.get(&(account.clone(), id.clone())).map(|(grave, _)| grave.stage)
     }
 }

@@ -47,8 +47,7 @@ impl Verb for Approve {
 
     fn decide(&self, snapshot: &Snapshot) -> Result<Decided<View>, Refusal> {
         self.caller.needs(Need::Approver)?;
-        let operation = snapshot.operation()?;
-        self.caller.may_use(&operation.tool)?;
+        let operation = snapshot.operation_for(&self.caller)?;
         if operation.prepared_by == self.caller.principal {
             return Err(Refusal::SamePrincipal);
         }
@@ -210,8 +209,7 @@ struct End<'a> {
 
 impl End<'_> {
     fn decide(&self, caller: &Caller, snapshot: &Snapshot) -> Result<Decided<View>, Refusal> {
-        let operation = snapshot.operation()?;
-        caller.may_use(&operation.tool)?;
+        let operation = snapshot.operation_for(caller)?;
         if let State::Rejected(rejection) = &operation.state
             && rejection.code == self.code
             && decided_by(operation, caller)

@@ -261,9 +261,10 @@ impl Verb for Prepare {
         match &snapshot.existing {
             Existing::Nothing => self.create(snapshot),
             Existing::Operation(operation) => self.existing(snapshot, operation),
-            Existing::Tombstone(stage) => {
+            Existing::Tombstone(grave) => {
+                self.caller.may_use(&grave.tool)?;
                 self.caller.may_use(&self.tool)?;
-                Err(Refusal::ReceiptExpired { stage: *stage })
+                Err(Refusal::ReceiptExpired { stage: grave.stage })
             }
         }
     }

@@ -66,8 +66,8 @@ impl Verb for Report {
         let operation = match &snapshot.existing {
             crate::snapshot::Existing::Operation(operation) => operation,
             crate::snapshot::Existing::Nothing => return Err(Refusal::UnknownOperation),
-            crate::snapshot::Existing::Tombstone(stage) => {
-                return Err(Refusal::ReceiptExpired { stage: *stage });
+            crate::snapshot::Existing::Tombstone(grave) => {
+                return Err(Refusal::ReceiptExpired { stage: grave.stage });
             }
         };
         let attempt = operation.attempts.iter().find(|attempt| attempt.number == self.attempt);

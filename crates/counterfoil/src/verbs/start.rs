@@ -92,11 +92,11 @@ impl Verb for Start {
         if let Some(caller) = &self.caller {
             caller.needs(Need::Agent)?;
         }
-        let operation = snapshot.operation()?;
+        let operation = match &self.caller {
+            Some(caller) => snapshot.operation_for(caller)?,
+            None => snapshot.operation()?,
+        };
         let replayed = operation.state.is_final();
-        if let Some(caller) = &self.caller {
-            caller.may_use(&operation.tool)?;
-        }
         let mut draft = Draft::of(operation, snapshot.now);
         let context = snapshot.context(&operation.tool)?;
         if let Some(caller) = &self.caller {

@@ -17,7 +17,7 @@ use counterfoil::operation::{
 };
 use counterfoil::policy::{Meaning, Tool};
 use counterfoil::recovery::Recovery;
-use counterfoil::snapshot::{Changes, Declarations, Existing, Snapshot, Verb, Write};
+use counterfoil::snapshot::{Changes, Declarations, Existing, Grave, Snapshot, Verb, Write};
 use counterfoil::state::{AfterSettled, Event, Facts, Open, State, Waiting, next};
 use counterfoil::time::Timestamp;
 use counterfoil::verbs::{Begun, Enter, Entered, Finish, Offer, Prepare, Report, Start};
@@ -172,7 +172,7 @@ impl Book {
         let stage = Peer::from(self.page(page)).stage;
         let existing = match (self.wrong, purged) {
             (Some(Wrong::DeleteAtRetentionEnd), _) => Existing::Nothing,
-            (_, true) => Existing::Tombstone(stage),
+            (_, true) => Existing::Tombstone(Grave { stage, tool: self.page(page).tool.clone() }),
             (_, false) => self.of(page),
         };
         match self.prepare_verb(index).decide(&self.snapshot(existing, None, instant(now))) {

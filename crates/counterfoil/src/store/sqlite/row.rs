@@ -10,6 +10,7 @@ use crate::fingerprint::{Arguments, Fingerprint};
 use crate::guard::{Peer, Stage};
 use crate::id::{Account, FencingToken, OperationId, Principal, Task, ToolName};
 use crate::operation::{Approval, Attempt, Body, Decision, Distinct, Operation, Receipt};
+use crate::snapshot::Grave;
 use crate::state::State;
 use crate::time::Timestamp;
 
@@ -242,12 +243,15 @@ pub(super) fn tombstone(
     connection: &Connection,
     account: &Account,
     id: &OperationId,
-) -> Result<Option<Stage>, Failure> {
+) -> Result<Option<Grave>, Failure> {
     let mut statement = connection
-        .prepare_cached("SELECT stage FROM counterfoil_tombstones WHERE account = ?1 AND id = ?2")?;
-    let label: Option<String> =
-        statement.query_row((account.as_str(), id.as_str()), |row| row.get(0)).optional()?;
-    label.map(|label| stage(&label)).transpose()
+        .prepare_cached("SELECT stage, tool FROM counterfoil_tombstones WHERE account = ?1 AND id = ?2")?;
+    let found: Option<(String, String)> = statement
+        .query_row((account.as_str(), id.as_str()), |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    found
+        .map(|(label, tool)| Ok(Grave { stage: stage(&label)?, tool: ToolName::from_stored(&tool) }))
+        .transpose()
 }
 
 /// Inserts the row; the unique key refuses a second one.
