@@ -97,7 +97,11 @@ impl Prepare {
         if operation.tool == self.tool {
             let volatile =
                 snapshot.stored.as_deref().map(|tool| tool.volatile.as_slice()).unwrap_or_default();
-            if self.fingerprint_without(volatile) != operation.fingerprint {
+            // An approval may have bound it to a later declaration than it was fingerprinted under.
+            let same = self.fingerprint_without(volatile);
+            if same != operation.fingerprint
+                && same != operation.arguments.fingerprint(self.tool.as_str(), volatile)
+            {
                 differs.extend(operation.arguments.differing_members(&self.arguments, volatile));
                 if differs.is_empty() {
                     differs.push("arguments".to_owned());
