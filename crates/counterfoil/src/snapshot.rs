@@ -167,8 +167,13 @@ impl Snapshot {
     /// # Errors
     /// [`Refusal::UnknownTool`] where the stored declaration is missing, which only a damaged ledger can show.
     pub fn context<'a>(&'a self, tool: &ToolName) -> Result<Context<'a>, Refusal> {
-        let current = self.declared.get(tool).map(|(version, tool)| (version, &**tool));
-        let stored = self.stored.as_deref().or(current.map(|(_, tool)| tool)).ok_or(Refusal::UnknownTool)?;
+        let declared = self.declared.get(tool).map(|(version, tool)| (version, &**tool));
+        // To an account that the tool was taken from it is no longer declared.
+        let current = declared.filter(|(_, tool)| match &self.existing {
+            Existing::Operation(operation) => tool.serves(&operation.account),
+            Existing::Nothing | Existing::Tombstone(_) => true,
+        });
+        let stored = self.stored.as_deref().or(declared.map(|(_, tool)| tool)).ok_or(Refusal::UnknownTool)?;
         Ok(Context {
             now: self.now,
             stored,
