@@ -28,6 +28,7 @@ mod frozen;
 mod guard;
 mod identity;
 mod lost_reply;
+mod reloads;
 mod retention_and_authorization;
 mod syscalls;
 mod two_at_once;

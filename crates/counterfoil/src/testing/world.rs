@@ -211,9 +211,17 @@ impl World {
     fn peers(&self, needs: &Needs<'_>, operation: Option<&Operation>) -> Vec<Peer> {
         let action = needs.action.or(operation.map(|operation| (&operation.tool, operation.action)));
         let Some((tool, action)) = action.filter(|_| needs.peers) else { return Vec::new() };
+        let version = operation.map(|operation| operation.policy_version).or(self.tools.get(tool).copied());
+        let compared = version.and_then(|version| self.policies.get(&(tool.clone(), version)));
+        let volatile = compared.map(|tool| tool.volatile.clone()).unwrap_or_default();
+        let anew =
+            operation.map_or(action, |operation| operation.arguments.fingerprint(tool.as_str(), &volatile));
         self.operations
             .values()
-            .filter(|other| other.account == *needs.account && other.tool == *tool && other.action == action)
+            .filter(|other| other.account == *needs.account && other.tool == *tool)
+            .filter(|other| {
+                other.action == action || other.arguments.fingerprint(tool.as_str(), &volatile) == anew
+            })
             .filter(|other| other.receipt_expires_at.is_none_or(|at| self.now < at))
             .map(Peer::from)
             .filter(|peer| peer.unresolved)

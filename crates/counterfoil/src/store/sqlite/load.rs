@@ -11,8 +11,10 @@ use super::policies::Policies;
 use super::row;
 use crate::backoff::BucketLevel;
 use crate::decide::PauseReason;
+use crate::fingerprint::Fingerprint;
 use crate::guard::Peer;
-use crate::id::{Account, OperationId};
+use crate::id::{Account, OperationId, ToolName};
+use crate::pointer::Pointer;
 use crate::snapshot::{Declarations, Existing, Needs, Snapshot};
 use crate::time::{Clock, Timestamp};
 
@@ -153,7 +155,11 @@ impl View<'_> {
             None
         };
         let peers = match action {
-            Some((tool, action)) => row::peers(self.connection, needs.account, tool, action)?,
+            Some((tool, action)) => {
+                let current = declared.get(tool).map(|(_, tool)| tool);
+                let compared = stored.as_ref().or(current).map(|tool| tool.volatile.as_slice());
+                self.peers(needs.account, tool, action, operation, compared.unwrap_or_default())?
+            }
             None => Vec::new(),
         };
         let refusals = match (tool, scope) {
@@ -176,6 +182,26 @@ impl View<'_> {
             restored,
             existing,
         })
+    }
+
+    /// The unresolved operations with the same action, also those that were prepared while something else was left out
+    /// of the comparison.
+    fn peers(
+        &self,
+        account: &Account,
+        tool: &ToolName,
+        action: Fingerprint,
+        operation: Option<&crate::operation::Operation>,
+        volatile: &[Pointer],
+    ) -> Result<Vec<Peer>, Failure> {
+        let mut peers = row::peers(self.connection, account, tool, action)?;
+        if self.policies.left_out_differently(self.connection, tool)? {
+            let anew = operation
+                .map_or(action, |operation| operation.arguments.fingerprint(tool.as_str(), volatile));
+            let more = row::peers_compared_anew(self.connection, account, tool, action, anew, volatile)?;
+            peers.extend(more);
+        }
+        Ok(peers)
     }
 
     /// The operations that the verb names, those that held this one back, and those it was declared distinct from.

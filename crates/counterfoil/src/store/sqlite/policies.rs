@@ -15,6 +15,8 @@ use crate::time::Timestamp;
 #[derive(Debug, Default)]
 pub(super) struct Policies {
     known: Mutex<HashMap<(ToolName, u32), Arc<Tool>>>,
+    /// Up to which version a tool's declarations were compared, and whether they leave out different members.
+    compared: Mutex<HashMap<ToolName, (u32, bool)>>,
 }
 
 impl Policies {
@@ -37,6 +39,33 @@ impl Policies {
         let found = Arc::new(serde_json::from_str::<Tool>(&body)?);
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, found.clone());
         Ok(Some(found))
+    }
+
+    /// Whether the declarations of `tool` ever differed in what they leave out of the comparison: then one action may
+    /// be stored under several fingerprints.
+    pub(super) fn left_out_differently(
+        &self,
+        connection: &Connection,
+        tool: &ToolName,
+    ) -> Result<bool, Failure> {
+        let mut statement =
+            connection.prepare_cached("SELECT max(version) FROM counterfoil_policies WHERE tool = ?1")?;
+        let newest: u32 =
+            statement.query_row([tool.as_str()], |row| row.get::<_, Option<u32>>(0))?.unwrap_or(0);
+        let compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner).get(tool).copied();
+        let (from, mut differ) = compared.unwrap_or((0, false));
+        if from == newest {
+            return Ok(differ);
+        }
+        let first = self.get(connection, tool, 1)?;
+        for version in from + 1..=newest {
+            let other = self.get(connection, tool, version)?;
+            let left_out = |tool: &Option<Arc<Tool>>| tool.as_ref().map(|tool| tool.volatile.clone());
+            differ |= left_out(&other) != left_out(&first);
+        }
+        let mut all = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(tool.clone(), (newest, differ));
+        Ok(differ)
     }
 }
 

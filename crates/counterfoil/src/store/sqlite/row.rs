@@ -10,6 +10,7 @@ use crate::fingerprint::{Arguments, Fingerprint};
 use crate::guard::{Peer, Stage};
 use crate::id::{Account, FencingToken, OperationId, Principal, Task, ToolName};
 use crate::operation::{Approval, Attempt, Body, Decision, Distinct, Operation, Receipt};
+use crate::pointer::Pointer;
 use crate::snapshot::Grave;
 use crate::state::State;
 use crate::time::Timestamp;
@@ -218,6 +219,31 @@ pub(super) fn peers(
     let mut peers = Vec::new();
     while let Some(row) = rows.next()? {
         peers.push(read_peer(row)?);
+    }
+    Ok(peers)
+}
+
+/// Every unresolved operation that has another action as it is stored, but this one where `volatile` is left out: it was
+/// prepared under a declaration that left out something else.
+pub(super) fn peers_compared_anew(
+    connection: &Connection,
+    account: &Account,
+    tool: &ToolName,
+    stored: Fingerprint,
+    anew: Fingerprint,
+    volatile: &[Pointer],
+) -> Result<Vec<Peer>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, task, stage, unresolved, released, created_at, arguments FROM counterfoil_operations \
+         WHERE account = ?1 AND tool = ?2 AND action <> ?3 AND unresolved = 1",
+    )?;
+    let mut rows = statement.query((account.as_str(), tool.as_str(), stored.to_string()))?;
+    let mut peers = Vec::new();
+    while let Some(row) = rows.next()? {
+        let arguments = Arguments::from_stored(row.get(6)?);
+        if arguments.fingerprint(tool.as_str(), volatile) == anew {
+            peers.push(read_peer(row)?);
+        }
     }
     Ok(peers)
 }
