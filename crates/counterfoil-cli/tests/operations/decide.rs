@@ -1,5 +1,7 @@
 //! Approvals: two principals, and what each is told.
 
+use sim::supplier::{Point, Target};
+
 use super::Kitchen;
 
 fn fingerprint(kitchen: &Kitchen, id: &str) -> String {
@@ -37,7 +39,15 @@ fn the_approval_of_a_second_of_its_kind_is_printed_with_the_one_to_acknowledge()
             ["op", "prepare", "supplier.create_order", "--id", id, "--arguments", "{}", "--task", "run-1"];
         kitchen.run(&[&args[..], &["--account", "kitchen"]].concat()).ended(0);
     }
-    kitchen.run(&["op", "execute", "order-1"]).ended(0);
+    // The second is held back while the first is on its way.
+    let gate = kitchen.dedupe.hold(Point::EffectCommitted, Target::Writes);
+    let mut first = kitchen.spawn(&["op", "execute", "order-1"]);
+    kitchen.dedupe.wait_for_blocking(Point::EffectCommitted, 1).unwrap();
+    let blocked = kitchen.run(&["op", "execute", "order-2"]).ended(6);
+    assert!(blocked.stderr.contains("`counterfoil explain blocked-by-operation`"), "{}", blocked.stderr);
+    drop(gate);
+    kitchen.dedupe.release();
+    assert_eq!(first.wait().unwrap().code(), Some(0));
     let refused = kitchen.run(&["op", "execute", "order-2", "--json"]).ended(6);
     let error: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
     let fingerprint = fingerprint(&kitchen, "order-2");
