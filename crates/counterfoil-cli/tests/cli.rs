@@ -193,7 +193,8 @@ fn errors_are_json_where_data_is() {
 #[test]
 fn usage_lines_do_not_ask_for_a_token_that_the_environment_holds() {
     let folder = tempfile::tempdir().unwrap();
-    let output = command(folder.path(), &["op", "execute"]).env("COUNTERFOIL_TOKEN", "cf_canary").output().unwrap();
+    let output =
+        command(folder.path(), &["op", "execute"]).env("COUNTERFOIL_TOKEN", "cf_canary").output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2));
     assert!(said.contains("Usage:") && !said.contains("--token") && !said.contains("canary"), "{said}");
@@ -203,7 +204,8 @@ fn usage_lines_do_not_ask_for_a_token_that_the_environment_holds() {
 fn paths_that_cannot_be_used_are_named_with_a_fitting_hint() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("counterfoil.toml"), include_str!("configs/two-tools.toml")).unwrap();
-    let serve = |database: &str| run(folder.path(), &["serve", "--listen", "127.0.0.1:0", "--database", database]);
+    let serve =
+        |database: &str| run(folder.path(), &["serve", "--listen", "127.0.0.1:0", "--database", database]);
     for (database, hint) in [
         ("sqlite:nowhere/ledger.db", "there is no folder nowhere"),
         ("sqlite:.", "this is a folder"),

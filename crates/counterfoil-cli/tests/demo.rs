@@ -154,7 +154,9 @@ fn numbers_that_do_not_fit_are_refused_with_a_hint() {
     for actions in ["0", "7", "263"] {
         let run = Run::of(&["--json", "--actions", actions]);
         assert_eq!(run.code(), Some(2));
-        assert!(run.stderr().contains("8 to 262\nhint: "), "{}", run.stderr());
+        let error: Value = serde_json::from_str(&run.stderr()).unwrap();
+        assert!(error["error"]["message"].as_str().unwrap().contains("8 to 262"), "{error}");
+        assert_eq!(error["error"]["hints"].as_array().unwrap().len(), 1, "{error}");
         assert!(run.output.stdout.is_empty());
     }
 }

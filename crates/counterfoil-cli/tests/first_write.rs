@@ -69,7 +69,10 @@ fn first_write(arguments: &str, file: &str) {
     let ran = sh(steps(&printed, 3, 99)).output().unwrap();
     let said = done(&ran);
     assert_eq!(said.matches("\"state\":\"succeeded\"").count(), 2, "two answers to curl: {said}");
-    assert!(said.contains("200 {'id': 'approved-action-17'") && said.contains("'state': 'succeeded'"), "{said}");
+    assert!(
+        said.contains("200 {'id': 'approved-action-17'") && said.contains("'state': 'succeeded'"),
+        "{said}"
+    );
     assert_eq!(supplier.effect_count().unwrap(), 1);
     assert_eq!(supplier.request_count(), 1);
 }
@@ -93,7 +96,10 @@ fn a_ledger_that_has_tokens_gets_no_other_and_the_lines_still_run() {
     assert!(counterfoil_cli::secret::well_formed(&token), "{first}");
     assert_eq!(first.matches(&token).count(), 1);
     let listed = done(&sh("counterfoil token list --json")).to_owned();
-    assert!(listed.contains("\"account\":\"kitchen\"") && listed.contains("\"roles\":[\"agent\"]"), "{listed}");
+    assert!(
+        listed.contains("\"account\":\"kitchen\"") && listed.contains("\"roles\":[\"agent\"]"),
+        "{listed}"
+    );
     fs::remove_file(folder.path().join("counterfoil.toml")).unwrap();
     let second = sh("counterfoil init");
     let printed = done(&second).to_owned();
@@ -102,4 +108,34 @@ fn a_ledger_that_has_tokens_gets_no_other_and_the_lines_still_run() {
     let export = steps(&printed, 3, 4).to_owned();
     let made = sh(&format!("{export}\necho \"$COUNTERFOIL_TOKEN\""));
     assert!(counterfoil_cli::secret::well_formed(done(&made).trim_end()));
+}
+
+/// A repository file, as its readers see it.
+fn page(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
+}
+
+#[test]
+fn the_page_shows_the_lines_that_are_printed() {
+    let printed = include_str!("../src/cli/init.txt").replace("{url}", "http://127.0.0.1:8787");
+    let page = page("docs/use/first-write.md");
+    let python = printed.split("<<'END'\n").nth(1).unwrap().strip_suffix("END\n").unwrap();
+    assert!(page.contains(python));
+    let curl =
+        printed.split("# 4. ").nth(1).unwrap().split_once('\n').unwrap().1.split("\n\n").next().unwrap();
+    assert!(page.contains(curl));
+}
+
+#[test]
+fn a_resume_that_somebody_is_told_of_runs_as_it_is_told() {
+    let mut texts = vec![page("docs/operate/README.md"), page("docs/use/recovery.md")];
+    texts.extend(counterfoil_cli::problems::CATALOGUE.iter().map(|problem| problem.hint.to_owned()));
+    let mut found = 0;
+    for text in texts {
+        for rest in text.split("tool resume --all").skip(1) {
+            assert!(rest.starts_with(" --note \""), "{rest:.40}");
+            found += 1;
+        }
+    }
+    assert!(found >= 4, "{found}");
 }

@@ -59,7 +59,8 @@ pub fn unusable(path: &Path, error: &counterfoil::StoreError) -> CommandError {
     } else if !folder.is_dir() {
         format!("there is no folder {}: create it, or name a file elsewhere", folder.display())
     } else {
-        "the file must be a ledger or not exist yet, on a local disk, in a folder that you may write".to_owned()
+        "the file must be a ledger or not exist yet, on a local disk, in a folder that you may write"
+            .to_owned()
     };
     CommandError {
         slug: Some(error.code()),

@@ -123,7 +123,9 @@ impl<'w> Context<'w> {
         let token = self.globals.token.clone().or_else(|| ambient().map(|text| Token(text.clone())));
         match token {
             Some(token) => Ok(Some(Remote { url, token })),
-            None => Err(CommandError::usage("--server needs a token", "give --token, or set COUNTERFOIL_TOKEN")),
+            None => {
+                Err(CommandError::usage("--server needs a token", "give --token, or set COUNTERFOIL_TOKEN"))
+            }
         }
     }
 }

@@ -119,7 +119,9 @@ fn next(path: &Path, config: &Config, account: &Account, token: Option<&str>) ->
         format!(" --config {}", quoted(&path.to_string_lossy()))
     };
     let (why, token) = match token {
-        Some(token) => ("It is shown this once: keep it where the application keeps its secrets.", token.to_owned()),
+        Some(token) => {
+            ("It is shown this once: keep it where the application keeps its secrets.", token.to_owned())
+        }
         None => (
             "This ledger has tokens; this makes one more.",
             format!("\"$(counterfoil{option} token create --account {account} --role agent --quiet)\""),

@@ -143,7 +143,9 @@ fn refuse_server(command: &Command, context: &Context<'_>) -> Result<(), Command
         Command::Serve(_) => ("serve", "it is the server; --listen says where"),
         Command::Demo(_) => ("demo", "it starts a server of its own"),
         Command::Completions(_) => ("completions", "it prints what this program knows"),
-        Command::Explain(_) => ("explain", "it prints what this program knows; a server has pages at /problems/SLUG"),
+        Command::Explain(_) => {
+            ("explain", "it prints what this program knows; a server has pages at /problems/SLUG")
+        }
         Command::Config(_) => ("config schema", "it prints what this program knows"),
         Command::DemoSupplier(_)
         | Command::Status(_)

@@ -248,7 +248,7 @@ pub const CATALOGUE: &[Problem] = &[
         title: "Sends of this tool are paused",
         sent: Sent::No,
         meaning: "An operator paused the tool or everything, the destination refused the credential three times in \
-                 a row, or the ledger is older than its mark, or the mark is missing. Preparing and reading go on.",
+                 a row, or the ledger is older than its mark or has lost it. Preparing and reading go on.",
         hint: "Find out why with `counterfoil status`; only `counterfoil tool resume TOOL --note \"…\"` ends a pause, and \
               `counterfoil tool resume --all --note \"…\"` a pause of everything.",
     },
@@ -327,8 +327,8 @@ pub const CATALOGUE: &[Problem] = &[
         status: 503,
         title: "The ledger was restored from an older copy",
         sent: Sent::No,
-        meaning: "The ledger is older than its high-water mark, or the mark is missing, and it does not know this ID: it may have been \
-                 used in the part that was lost. Tools whose destination recognises repeats go on.",
+        meaning: "The ledger is older than its high-water mark, or has lost it, and it does not know this ID: it \
+                 may have been used in the part that was lost. Tools whose destination recognises repeats go on.",
         hint: "Restore the newest copy, or find out at the destinations what happened since; then an operator \
               resumes with `counterfoil tool resume --all --note \"…\"`.",
     },

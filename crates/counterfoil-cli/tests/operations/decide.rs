@@ -1,5 +1,7 @@
 //! Approvals: two principals, and what each is told.
 
+use sim::supplier::{Point, Target};
+
 use super::Kitchen;
 
 fn fingerprint(kitchen: &Kitchen, id: &str) -> String {
@@ -32,9 +34,20 @@ fn another_user_approves_and_only_then_it_is_sent() {
 #[test]
 fn the_approval_of_a_second_of_its_kind_is_printed_with_the_one_to_acknowledge() {
     let kitchen = Kitchen::new();
-    kitchen.prepare("supplier.create_order", "order-1", "{}").ended(0);
-    kitchen.prepare("supplier.create_order", "order-2", "{}").ended(0);
-    kitchen.run(&["op", "execute", "order-1"]).ended(0);
+    for id in ["order-1", "order-2"] {
+        let args =
+            ["op", "prepare", "supplier.create_order", "--id", id, "--arguments", "{}", "--task", "run-1"];
+        kitchen.run(&[&args[..], &["--account", "kitchen"]].concat()).ended(0);
+    }
+    // The second is held back while the first is on its way.
+    let gate = kitchen.dedupe.hold(Point::EffectCommitted, Target::Writes);
+    let mut first = kitchen.spawn(&["op", "execute", "order-1"]);
+    kitchen.dedupe.wait_for_blocking(Point::EffectCommitted, 1).unwrap();
+    let blocked = kitchen.run(&["op", "execute", "order-2"]).ended(6);
+    assert!(blocked.stderr.contains("`counterfoil explain blocked-by-operation`"), "{}", blocked.stderr);
+    drop(gate);
+    kitchen.dedupe.release();
+    assert_eq!(first.wait().unwrap().code(), Some(0));
     let refused = kitchen.run(&["op", "execute", "order-2", "--json"]).ended(6);
     let error: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
     let fingerprint = fingerprint(&kitchen, "order-2");
@@ -47,7 +60,10 @@ fn the_approval_of_a_second_of_its_kind_is_printed_with_the_one_to_acknowledge()
     let shown = kitchen.run(&["op", "show", "order-2"]).ended(6).stdout;
     assert!(shown.contains(&command), "{shown}");
     let status = kitchen.run(&["status"]).ended(0).stdout;
-    assert!(status.contains(&format!("--fingerprint {fingerprint} --acknowledges order-1 order-2")), "{status}");
+    assert!(
+        status.contains(&format!("--fingerprint {fingerprint} --acknowledges=order-1 order-2")),
+        "{status}"
+    );
     let words: Vec<&str> = command.split(' ').skip(1).collect();
     kitchen.run_as("bob", &words).ended(0);
     kitchen.run(&["op", "execute", "order-2"]).ended(0);
@@ -114,4 +130,19 @@ fn several_accounts_must_be_chosen_from() {
     assert!(which.stderr.contains("known are bar, kitchen"), "{}", which.stderr);
     let one = kitchen.run(&["op", "show", "a", "--account", "bar", "--json"]).ended(6).json();
     assert_eq!(one["account"], "bar");
+}
+
+#[test]
+fn a_token_for_other_tools_is_told_of_its_patterns_and_not_of_a_role() {
+    let kitchen = Kitchen::new();
+    let args = ["token", "create", "--account", "kitchen", "--role", "agent", "--tools", "supplier.*"];
+    let token = kitchen.run(&args).ended(0).stdout.trim_end().to_owned();
+    let server = kitchen.serve();
+    let args = ["op", "prepare", "mail.send", "--id", "m", "--arguments", "{}", "--execute", "--json"];
+    let refused = kitchen.run(&[&args[..], &["--server", &server.url, "--token", &token]].concat()).ended(1);
+    let error: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
+    assert_eq!((&error["error"]["code"], &error["error"]["status"]), (&"forbidden".into(), &403.into()));
+    let hint = error["error"]["hints"][0].as_str().unwrap();
+    assert!(hint.contains("--tools PATTERN") && !hint.contains("role"), "{hint}");
+    assert_eq!(refused.stdout, "");
 }

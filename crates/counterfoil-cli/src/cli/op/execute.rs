@@ -66,7 +66,10 @@ pub(super) fn about_wait(error: CommandError) -> CommandError {
     match most.and_then(|most| most.parse().ok()).map(Duration::from_millis) {
         Some(most) => {
             let message = format!("--wait is more than {}, the longest that a server waits", spell(most));
-            CommandError { slug: error.slug, ..CommandError::usage(message, "wait less, and run it again: that is safe") }
+            CommandError {
+                slug: error.slug,
+                ..CommandError::usage(message, "wait less, and run it again: that is safe")
+            }
         }
         None => error,
     }

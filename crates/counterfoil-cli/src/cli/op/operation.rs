@@ -132,11 +132,19 @@ impl Operation {
     /// succeeded.
     fn approve_command(&self) -> Option<String> {
         let holder = self.next.operation.as_ref().filter(|_| self.next.action == "approve")?;
-        let (id, holder) = (quoted(&self.id), quoted(holder));
-        Some(format!(
-            "counterfoil op approve {id} --fingerprint {} --acknowledges {holder}",
-            self.fingerprint
-        ))
+        let (id, fingerprint) = (quoted(&self.id), &self.fingerprint);
+        Some(if [&self.id, holder].iter().any(|id| id.starts_with('-')) {
+            // What begins with a dash is not an option.
+            format!(
+                "counterfoil op approve --fingerprint {fingerprint} --acknowledges={} -- {id}",
+                quoted(holder)
+            )
+        } else {
+            format!(
+                "counterfoil op approve {id} --fingerprint {fingerprint} --acknowledges {}",
+                quoted(holder)
+            )
+        })
     }
 
     /// State, and whether a person must move it, in one word or two.

@@ -67,10 +67,14 @@ impl PrepareArgs {
         match self.arguments.as_str() {
             "-" => read_all(io::stdin().lock()),
             text => match text.strip_prefix('@') {
-                Some(path) => match std::fs::File::open(path).map_err(CommandError::from).and_then(read_all) {
-                    Ok(bytes) => Ok(bytes),
-                    Err(error) => Err(CommandError { message: format!("{path}: {}", error.message), ..error }),
-                },
+                Some(path) => {
+                    match std::fs::File::open(path).map_err(CommandError::from).and_then(read_all) {
+                        Ok(bytes) => Ok(bytes),
+                        Err(error) => {
+                            Err(CommandError { message: format!("{path}: {}", error.message), ..error })
+                        }
+                    }
+                }
                 None => Ok(text.as_bytes().to_vec()),
             },
         }

@@ -105,7 +105,8 @@ fn approve_command(
     let oldest = |open: &&Open| (&open.account, &open.id) == (&group.oldest.account, &group.oldest.id);
     let open = found.open.iter().find(oldest)?;
     let (fingerprint, holder) = (&open.fingerprint, quoted(open.next.operation.as_deref()?));
-    let words = format!("op approve --fingerprint {fingerprint} --acknowledges {holder}");
+    // With the sign of equality: what begins with a dash is not an option.
+    let words = format!("op approve --fingerprint {fingerprint} --acknowledges={holder}");
     Some(say(&open.account, &words, Some(&open.id)))
 }
 

@@ -73,8 +73,14 @@ pub(super) struct Attempt {
 impl Collected {
     /// Asks a ledger account by account, or a server for the account of the token.
     pub(super) async fn from(target: &Target, account: Option<&Account>) -> Result<Self, CommandError> {
-        let mut found =
-            Self { accounts: None, mark: None, in_doubt: false, open: Vec::new(), more: false, pauses: Vec::new() };
+        let mut found = Self {
+            accounts: None,
+            mark: None,
+            in_doubt: false,
+            open: Vec::new(),
+            more: false,
+            pauses: Vec::new(),
+        };
         found.pauses = pauses(target).await?;
         match target.here() {
             Some(here) => {

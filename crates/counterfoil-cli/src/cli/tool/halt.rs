@@ -76,7 +76,9 @@ fn beside(
                 let alike = |pause: &&Pause| pause.scope.is_none() && (which.all || !pause.everything);
                 let alike: Vec<&Pause> = tool.paused.iter().filter(alike).collect();
                 if !alike.iter().any(|pause| pause.note == note) {
-                    said.extend(alike.iter().map(|pause| format!("the earlier pause stands: {}", pause.told())));
+                    said.extend(
+                        alike.iter().map(|pause| format!("the earlier pause stands: {}", pause.told())),
+                    );
                 }
             }
             What::Resume => {
