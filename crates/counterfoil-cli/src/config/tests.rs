@@ -174,6 +174,12 @@ fn bad_files_are_refused_at_their_line_with_a_hint() {
             "approval_expires 1d",
             "at least 1455m",
         ),
+        (
+            order("headers = { Authorization = \"Bearer ${TOKEN}\" }", KEYED, "approval = \"required\""),
+            2,
+            "needs a declared scope",
+            "scope = ",
+        ),
         (order("", &KEYED.replace("24h", "16m"), ""), 10, "never opens: 16m", "request_lifetime"),
         (order("", &KEYED.replace("24h", "975s"), ""), 10, "never opens", "request_lifetime"),
         (order("", &format!("{KEYED}\nkey_format = \"raw\""), ""), 11, "not scoped", "exactly one account"),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use counterfoil::http::check_declaration;
 use counterfoil::policy::{
-    ApprovalRule, BodyMatch, Budget, Carrier, DEFAULT_APPROVAL_EXPIRES, DEFAULT_RETENTION, Meaning,
-    OutcomeRule, Tool,
+    ApprovalRule, BodyMatch, Budget, Carrier, DEFAULT_APPROVAL_EXPIRES, DEFAULT_RETENTION, HttpDeclaration,
+    Meaning, OutcomeRule, Tool,
 };
 use counterfoil::recovery::Recovery;
 use counterfoil::{Account, KeyFormat, ToolName};
@@ -103,6 +103,7 @@ pub(super) fn read(
         outcomes,
     })?;
     check_retention(&tool, name, section, &key, checks);
+    check_approved_scope(&tool, section, &key, checks);
     check_raw(&tool, section, &sub("recovery.key_format"), checks);
     check_conflict(&tool, section, &sub("outcomes"), checks);
     if checks.errors() == errors {
@@ -273,6 +274,19 @@ fn check_retention(
             format!("retention {} is shorter than the retry window ({parts})", spell(tool.retention));
         let hint = format!("keep receipts for at least {}", spell(window));
         checks.error(at, &format!("{key}.retention"), message, hint);
+    }
+}
+
+/// An approval is for one vendor account; without a declared scope another credential would go unseen by it.
+fn check_approved_scope(tool: &Tool, section: &ToolSection, key: &str, checks: &mut Checks<'_>) {
+    let secret = |http: &HttpDeclaration| http.headers.values().any(|template| template.contains("${"));
+    let open = tool.http().is_some_and(|http| http.scope.is_none() && secret(http));
+    if tool.approval == ApprovalRule::Required && open {
+        let at = section.approval.as_ref().map_or(0..0, At::span);
+        let message = "an approval of a tool with a credential needs a declared scope";
+        let hint =
+            "name the vendor account, region and mode in http.scope, as in scope = \"supplier-account-17\"";
+        checks.error(at, &format!("{key}.approval"), message, hint);
     }
 }
 

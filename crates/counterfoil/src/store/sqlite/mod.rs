@@ -306,6 +306,7 @@ impl SqliteStore {
         self.write(move |commit| {
             let mut stored = Vec::with_capacity(tools.len());
             for tool in &tools {
+                policies::check_raw_key(commit.connection, tool)?;
                 let (version, fresh) = policies::store(commit.connection, tool, commit.now())?;
                 commit.wrote |= fresh;
                 stored.push((version, tool.clone()));

@@ -7,7 +7,9 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use super::chain::{Hash, hash_of};
 use super::failure::Failure;
+use crate::error::StoreError;
 use crate::id::ToolName;
+use crate::keys::KeyFormat;
 use crate::policy::Tool;
 use crate::time::Timestamp;
 
@@ -88,4 +90,23 @@ pub(super) fn store(connection: &Connection, tool: &Tool, now: Timestamp) -> Res
         (tool.name.as_str(), version, digest, body, now.as_millis()),
     )?;
     Ok((version, true))
+}
+
+/// A raw ID is the key of one account alone: another one that used the tool could have sent the same key.
+pub(super) fn check_raw_key(connection: &Connection, tool: &Tool) -> Result<(), Failure> {
+    let raw = tool.recovery.key_format().is_some_and(|(format, _)| format == KeyFormat::Raw);
+    let Some(accounts) = tool.accounts.as_deref().filter(|_| raw) else { return Ok(()) };
+    let mut users = connection.prepare_cached(
+        "SELECT account FROM counterfoil_operations WHERE tool = ?1 \
+         UNION SELECT account FROM counterfoil_tombstones WHERE tool = ?1",
+    )?;
+    let mut users = users.query([tool.name.as_str()])?;
+    while let Some(row) = users.next()? {
+        let account: String = row.get(0)?;
+        if !accounts.iter().any(|declared| declared.as_str() == account) {
+            let text = format!("{} has raw keys and was used by another account before", tool.name);
+            return Err(StoreError::Unusable(text).into());
+        }
+    }
+    Ok(())
 }
