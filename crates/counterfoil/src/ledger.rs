@@ -352,10 +352,12 @@ impl Ledger {
     /// all. Where `effect` fails, everything that was written for the operation is undone, and the transaction can go
     /// on.
     ///
-    /// Begin the transaction with `BEGIN IMMEDIATE`: racing callers are then serialised instead of failing.
+    /// Begin the transaction with `BEGIN IMMEDIATE`: racing callers are then serialised instead of failing. The effect
+    /// must neither commit nor roll back. One that rolls back leaves nothing; after one that commits by itself nobody
+    /// can say what it did, so the operation is held for a person and never done again.
     ///
     /// # Errors
-    /// [`TransactionError::Effect`] with the application's own error; [`TransactionError::Unsettled`] where the
+    /// [`StoreError::Unusable`] where the effect ended the transaction; [`TransactionError::Effect`] with the application's own error; [`TransactionError::Unsettled`] where the
     /// operation may not run now; [`TransactionError::Refused`] where the ledger says no.
     pub fn in_transaction<E>(
         &self,

@@ -288,13 +288,14 @@ pub fn next(state: &State, facts: Facts, event: &Event) -> Result<Next, IllegalE
                 (Some(_) | None, Some(_) | None) => Ok(STAYS),
             },
         },
-        // Own database: there is no attempt and nothing in between; a crash leaves all of it or nothing.
+        // Own database: attempt, effect and receipt are one commit; a crash leaves all of it or nothing. Only an effect
+        // that commits by itself leaves the attempt alone, and then nobody can say what it did.
         Event::CommittedTogether(receipt) => match state {
-            State::Prepared(_) if facts.attempts == 0 && !facts.duplicate_suspected => {
+            State::InProgress(_) if facts.others_unsettled == 0 && !facts.duplicate_suspected => {
                 Ok(becomes(State::Succeeded(receipt.clone())))
             }
-            State::Prepared(_)
-            | State::InProgress(_)
+            State::InProgress(_)
+            | State::Prepared(_)
             | State::Unknown(_)
             | State::Succeeded(_)
             | State::Rejected(_) => illegal,

@@ -98,3 +98,26 @@ async fn an_effect_may_use_savepoints_of_its_own() {
         .unwrap();
     assert_eq!((world.items(), world.succeeded().await), (1, true));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_effect_that_committed_by_itself_is_never_done_again() {
+    for more in ["COMMIT", "COMMIT; BEGIN IMMEDIATE"] {
+        for prepared in [false, true] {
+            let mut world = World::new().await;
+            if prepared {
+                world.ledger.prepare(&caller(), item()).await.unwrap();
+            }
+            let told = world.create(more);
+            assert!(
+                matches!(told, Err(TransactionError::Store(StoreError::Unusable(_)))),
+                "{more}: {told:?}"
+            );
+            let found = world.ledger.find(&caller(), &OperationId::parse("a").unwrap()).await.unwrap();
+            assert_eq!((found.operation.state.label(), found.operation.unresolved()), ("in_progress", true));
+            // The retry may not run it: what the first one did is there, and nobody has said so.
+            let again = world.create("INSERT INTO items (id) VALUES (2)");
+            assert!(matches!(again, Err(TransactionError::Unsettled(_))), "{more}: {again:?}");
+            assert_eq!((world.items(), world.succeeded().await), (1, false), "{more}");
+        }
+    }
+}

@@ -285,7 +285,12 @@ fn defer(draft: &mut Draft, at: crate::time::Timestamp, repeat: bool) -> Result<
 
 /// The attempt row. Once this is durable the request counts as sent: a crash right after it leaves an attempt whose
 /// outcome nobody reported.
-fn record(draft: &mut Draft, context: &Context<'_>, facts: &Tool, offer: &Offer) -> Result<Begun, Refusal> {
+pub(super) fn record(
+    draft: &mut Draft,
+    context: &Context<'_>,
+    facts: &Tool,
+    offer: &Offer,
+) -> Result<Begun, Refusal> {
     let operation = &mut draft.operation;
     let number = u32::try_from(operation.attempts.len()).unwrap_or(u32::MAX).saturating_add(1);
     let fence = operation.fence.next();

@@ -1,5 +1,5 @@
 //! The transaction door: the effect is rows in the ledger's own database, so operation, effect and receipt are one
-//! commit. There is no attempt, and nothing can be unknown.
+//! commit. Nothing can be unknown, unless the effect itself ends the transaction that it was given.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::draft::Draft;
 use super::prepare::Prepare;
-use super::start::{Begun, held_back};
-use crate::decide::{self, ApprovalNeed};
+use super::start::{Begun, Offer, held_back, record};
+use crate::decide::{self, ApprovalNeed, Context};
 use crate::error::Refusal;
-use crate::id::OperationId;
-use crate::operation::{Receipt, ReceiptSource, ResultBody};
+use crate::id::{OperationId, WorkerName};
+use crate::operation::{AttemptOutcome, Receipt, ReceiptSource, ResultBody};
 use crate::policy::Carrier;
 use crate::snapshot::{Actor, Decided, Declarations, Existing, Needs, Snapshot, Verb, View};
 use crate::state::{Event, State};
@@ -92,9 +92,38 @@ impl Enter {
                 None => {}
             }
         }
-        Ok(Decided { changes, reply: Entered::Go(view) })
+        self.enter(snapshot, &context, changes, view)
+    }
+
+    /// The attempt joins the application's transaction before its effect does. An effect that ends that transaction by
+    /// itself leaves an attempt that nobody reports, and so no way for a second effect.
+    fn enter(
+        &self,
+        snapshot: &Snapshot,
+        context: &Context<'_>,
+        changes: crate::snapshot::Changes,
+        view: View,
+    ) -> Result<Decided<Entered>, Refusal> {
+        let mut draft = match snapshot.existing {
+            Existing::Operation(_) => Draft::of(&view.operation, snapshot.now),
+            Existing::Nothing | Existing::Tombstone(_) => Draft::new(view.operation, snapshot.now),
+        };
+        draft.changes = changes;
+        let offer = Offer {
+            worker: WorkerName::from_stored(DOOR),
+            policy_version: draft.operation.policy_version,
+            request_digest: draft.operation.fingerprint.to_string(),
+            scope: None,
+            bucket: None,
+        };
+        record(&mut draft, context, &context.facts(), &offer)?;
+        let (operation, changes) = draft.into_changes();
+        Ok(Decided { changes, reply: Entered::Go(snapshot.view_of(operation)?) })
     }
 }
+
+/// Who carries out what is done in a transaction of the application.
+const DOOR: &str = "transaction";
 
 /// Leaves the door: the receipt joins the effect in the application's commit.
 #[derive(Clone, Debug)]
@@ -131,7 +160,12 @@ impl Verb for Finish {
             source: ReceiptSource::Transaction,
             recorded_at: snapshot.now,
         };
-        draft.apply(&Event::CommittedTogether(receipt), None)?;
+        let attempt = draft.operation.attempts.last().map(|attempt| attempt.number);
+        draft.apply(&Event::CommittedTogether(receipt), attempt)?;
+        if let Some(attempt) = draft.operation.attempts.last_mut() {
+            attempt.outcome = Some(AttemptOutcome::Succeeded);
+            attempt.ended_at = Some(snapshot.now);
+        }
         draft.finish(snapshot.context(&draft.operation.tool)?.facts().retention);
         let data = json!({
             "reference_digest": self.reference.as_deref().map(super::prepare::digest),
