@@ -9,7 +9,7 @@ use crate::fingerprint::{Arguments, Fingerprint};
 use crate::id::{OperationId, Task, ToolName};
 use crate::operation::ResultBody;
 use crate::policy::Tool;
-use crate::random::{OsRandom, Random};
+use crate::random::{Random, SeededRandom};
 use crate::snapshot::{Declarations, Existing, Verb, View};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::{Change, EvidenceRow, Filter, Page};
@@ -46,7 +46,7 @@ impl Default for LedgerOptions {
     fn default() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let store = SqliteOptions { clock: clock.clone(), ..SqliteOptions::default() };
-        Self { store, clock, random: Arc::new(OsRandom) }
+        Self { store, clock, random: Arc::new(SeededRandom::from_os()) }
     }
 }
 
@@ -161,13 +161,12 @@ impl Ledger {
         dry_run: bool,
     ) -> Prepare {
         let declared = self.declared();
-        let fingerprint = Prepare::fingerprint(&declared, &new.tool, &new.arguments);
         Prepare {
             caller: caller.clone(),
             id: new.id,
             tool: new.tool,
             arguments: new.arguments,
-            fingerprint,
+            fingerprint: std::sync::OnceLock::new(),
             task: new.task,
             distinct_from: new.distinct_from,
             accepted_by: new.accepted_by,
@@ -196,8 +195,8 @@ impl Ledger {
     /// # Errors
     /// What the operation alone refuses; anything that depends on its surroundings is left to the commit.
     pub(crate) async fn read<V: Verb>(&self, verb: &V) -> Result<Read<V::Reply>, Error> {
-        let needs = verb.needs();
-        let snapshot = self.inner.store.snapshot(needs.account, needs.id, verb.declared()).await?;
+        let (account, id) = verb.subject();
+        let snapshot = self.inner.store.snapshot(account, id, verb.declared()).await?;
         let known = match &snapshot.existing {
             // Who is told that an ID is new may use it anew: not where it may have been in a lost part of the ledger.
             Existing::Nothing if snapshot.restored => match verb.decide(&snapshot) {

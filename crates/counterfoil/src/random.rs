@@ -12,16 +12,22 @@ pub struct OsRandom;
 
 impl Random for OsRandom {
     fn next(&self) -> u64 {
-        // Without randomness delays are at their upper end: slower, never wrong.
         getrandom::u64().unwrap_or(u64::MAX)
     }
 }
 
-/// A repeatable sequence (splitmix64) from a printed seed.
+/// A sequence (splitmix64) that can be repeated from its seed.
 #[derive(Debug)]
 pub struct SeededRandom(std::sync::atomic::AtomicU64);
 
 impl SeededRandom {
+    /// A sequence that nobody can foresee the start of. It spreads delays and is no secret.
+    #[must_use]
+    pub fn from_os() -> Self {
+        // Without randomness all processes spread their delays alike: slower under load, never wrong.
+        Self::new(getrandom::u64().unwrap_or_default())
+    }
+
     /// The sequence of `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {

@@ -393,6 +393,12 @@ pub trait Verb: Send + 'static {
     /// What the store must load.
     fn needs(&self) -> Needs<'_>;
 
+    /// Which operation it is about.
+    fn subject(&self) -> (&Account, &OperationId) {
+        let needs = self.needs();
+        (needs.account, needs.id)
+    }
+
     /// The declarations that the caller knew.
     fn declared(&self) -> Arc<Declarations>;
 

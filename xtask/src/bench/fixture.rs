@@ -109,7 +109,7 @@ impl Orders {
     /// Write 1: the operation and its first attempt in one commit.
     pub(super) fn prepare(&self, number: u64) -> Result<Prepare> {
         let arguments = Arguments::parse(arguments(number).as_bytes())?;
-        let fingerprint = Prepare::fingerprint(&self.declared, &self.tool, &arguments);
+        let fingerprint = Prepare::fingerprint(&self.declared, &self.tool, &arguments).into();
         let (policy_version, _) = self.declared.get(&self.tool).context("the tool is not declared")?;
         let offer = Offer {
             worker: self.worker.clone(),

@@ -1,6 +1,6 @@
 //! The acceptance of an action: its identity and exact arguments are kept before anything else happens.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::caller::{Caller, Need};
 use crate::error::Refusal;
 use crate::fingerprint::{Arguments, Fingerprint};
 use crate::guard::{self, Candidate, Peer, Stage};
-use crate::id::{FencingToken, OperationId, Task, ToolName};
+use crate::id::{Account, FencingToken, OperationId, Task, ToolName};
 use crate::operation::{Distinct, Operation};
 use crate::pointer::Pointer;
 use crate::recovery::Recovery;
@@ -31,7 +31,7 @@ pub struct Prepare {
     /// The exact arguments.
     pub arguments: Arguments,
     /// Their fingerprint under the declaration in force ([`Prepare::fingerprint`]).
-    pub fingerprint: Fingerprint,
+    pub fingerprint: OnceLock<Fingerprint>,
     /// The agent run it belongs to.
     pub task: Option<Task>,
     /// Operations that this is deliberately distinct from.
@@ -69,6 +69,11 @@ impl Prepare {
         arguments.fingerprint(tool.as_str(), volatile)
     }
 
+    /// The fingerprint, made when it is first asked for: a repeat with the same bytes needs none.
+    fn print(&self) -> Fingerprint {
+        *self.fingerprint.get_or_init(|| Self::fingerprint(&self.declared, &self.tool, &self.arguments))
+    }
+
     fn existing(&self, snapshot: &Snapshot, operation: &Operation) -> Result<Decided<PrepareReply>, Refusal> {
         self.caller.may_use(&operation.tool)?;
         self.caller.may_use(&self.tool)?;
@@ -94,7 +99,9 @@ impl Prepare {
     /// `volatile` does not refuse an honest retry.
     fn same_intent(&self, snapshot: &Snapshot, operation: &Operation) -> Result<(), Refusal> {
         let mut differs = Vec::new();
-        if operation.tool == self.tool {
+        if operation.tool == self.tool && self.arguments == operation.arguments {
+            // The same bytes are the same intent under any declaration.
+        } else if operation.tool == self.tool {
             let volatile =
                 snapshot.stored.as_deref().map(|tool| tool.volatile.as_slice()).unwrap_or_default();
             // An approval may have bound it to a later declaration than it was fingerprinted under.
@@ -124,7 +131,7 @@ impl Prepare {
     fn fingerprint_without(&self, volatile: &[Pointer]) -> Fingerprint {
         let current = self.declared.get(&self.tool).map(|(_, tool)| tool.volatile.as_slice());
         match current.unwrap_or_default() == volatile {
-            true => self.fingerprint,
+            true => self.print(),
             false => self.arguments.fingerprint(self.tool.as_str(), volatile),
         }
     }
@@ -175,7 +182,7 @@ impl Prepare {
         let by = Actor::Caller(self.caller.principal.clone());
         let data = json!({
             "tool": self.tool.as_str(),
-            "fingerprint": self.fingerprint.to_string(),
+            "fingerprint": self.print().to_string(),
             "arguments_digest": digest(self.arguments.as_str()),
             "policy_version": version,
             "execute": self.execute,
@@ -215,8 +222,8 @@ impl Prepare {
             id: self.id.clone(),
             tool: self.tool.clone(),
             arguments: self.arguments.clone(),
-            fingerprint: self.fingerprint,
-            action: self.fingerprint,
+            fingerprint: self.print(),
+            action: self.print(),
             task: self.task.clone(),
             distinct_declared: self.distinct_from.clone(),
             distinct_from,
@@ -248,12 +255,16 @@ impl Verb for Prepare {
         Needs {
             account: &self.caller.account,
             id: &self.id,
-            action: Some((&self.tool, self.fingerprint)),
+            action: Some((&self.tool, self.print())),
             peers: true,
             named: &self.distinct_from,
             scope: self.offer.as_ref().and_then(|offer| offer.scope.as_deref()),
             bucket: self.offer.as_ref().and_then(|offer| offer.bucket.as_deref()),
         }
+    }
+
+    fn subject(&self) -> (&Account, &OperationId) {
+        (&self.caller.account, &self.id)
     }
 
     fn declared(&self) -> Arc<Declarations> {

@@ -146,7 +146,7 @@ impl Book {
             caller: caller(),
             id: id(index),
             tool: self.tool.name.clone(),
-            fingerprint: Prepare::fingerprint(&self.declared, &self.tool.name, &arguments),
+            fingerprint: Prepare::fingerprint(&self.declared, &self.tool.name, &arguments).into(),
             arguments,
             task: Some(Task::parse("run").unwrap()),
             distinct_from: Vec::new(),
@@ -438,13 +438,15 @@ impl Book {
     }
 
     /// The own-database door: whether the effect may be done now.
-    pub(crate) fn enter(&self, index: u8, page: u32, now: u8) -> bool {
+    pub(crate) fn enter(&mut self, index: u8, page: u32, now: u8) -> Option<u32> {
         let entered = Enter(Prepare { execute: true, ..self.prepare_verb(index) }).decide(&self.snapshot(
             self.of(page),
             None,
             instant(now),
         ));
-        matches!(entered.map(|decided| decided.reply), Ok(Entered::Go(_)))
+        let decided = entered.ok().filter(|decided| matches!(decided.reply, Entered::Go(_)))?;
+        let operation = written(decided.changes).unwrap_or_else(|| self.page(page).clone());
+        Some(self.keep(operation))
     }
 
     /// The own-database door: the receipt.

@@ -196,15 +196,13 @@ impl Search<'_> {
 
     fn transact(&mut self, system: System, op: u8, free: usize) {
         let index = usize::from(op);
-        if !self.book.enter(op, system.ops[index], system.now) {
-            return;
-        }
+        let Some(entered) = self.book.enter(op, system.ops[index], system.now) else { return };
         let mut next = system;
         next.shelves[index].effects += 1;
         if self.wrong == Some(Wrong::TwoTransactions) {
             next.workers[free] = Worker::HalfDone(op);
         } else {
-            next.ops[index] = self.book.finish(op, system.ops[index], system.now).page;
+            next.ops[index] = self.book.finish(op, entered, system.now).page;
         }
         self.push(Step::Transact(op), next);
     }
@@ -253,9 +251,10 @@ impl Search<'_> {
             }
             Worker::Saw(op, fence, began, hit) => self.use_look(system, index, (op, fence, began, hit)),
             Worker::HalfDone(op) => {
-                let answer = self.book.finish(op, system.ops[usize::from(op)], system.now);
                 let mut next = system;
-                next.ops[usize::from(op)] = answer.page;
+                if let Some(entered) = self.book.enter(op, system.ops[usize::from(op)], system.now) {
+                    next.ops[usize::from(op)] = self.book.finish(op, entered, system.now).page;
+                }
                 next.workers[index] = Worker::Idle;
                 self.push(Step::SecondTransaction(at), next);
             }
@@ -470,6 +469,10 @@ impl Search<'_> {
             return Some("I4: a final state moved");
         }
         if after.attempts.len() == before.attempts.len() {
+            return None;
+        }
+        // The door's attempt joins the effect and the receipt in one commit.
+        if matches!(step, Step::Transact(_) | Step::SecondTransaction(_)) {
             return None;
         }
         let Step::Start(_) = step else { return Some("I10: an attempt was recorded by something else") };

@@ -41,7 +41,7 @@ fn only_another_principal_with_the_role_decides_about_what_was_shown() {
     assert_eq!(kitchen.approve_as(app(), "a", None).unwrap_err(), Refusal::RoleForbidden("approver"));
     let own = caller("app", &["agent", "approver"]);
     assert_eq!(kitchen.approve_as(own, "a", None).unwrap_err(), Refusal::SamePrincipal);
-    let other = kitchen.draft("x", r#"{"sku":"sugar"}"#).fingerprint;
+    let other = kitchen.draft("x", r#"{"sku":"sugar"}"#).fingerprint.into_inner().unwrap();
     let mut verb = Approve {
         caller: ann(),
         id: id("a"),

@@ -148,7 +148,7 @@ impl Kitchen {
         Prepare {
             caller: app(),
             id: id(operation),
-            fingerprint: Prepare::fingerprint(&declared, &tool, &arguments),
+            fingerprint: Prepare::fingerprint(&declared, &tool, &arguments).into(),
             tool,
             arguments,
             task: Some(Task::parse("run-41").unwrap()),
