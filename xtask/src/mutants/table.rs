@@ -222,7 +222,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a used ID begins anew",
         file: PREPARE,
-        old: "            Existing::Tombstone(stage) => {\n                self.caller.may_use(&self.tool)?;\n                Err(Refusal::ReceiptExpired { stage: *stage })\n            }",
+        old: "            Existing::Tombstone(grave) => {\n                self.caller.may_use(&grave.tool)?;\n                self.caller.may_use(&self.tool)?;\n                Err(Refusal::ReceiptExpired { stage: grave.stage })\n            }",
         new: "            Existing::Tombstone(_) => self.create(snapshot),",
     },
     Mutant {
