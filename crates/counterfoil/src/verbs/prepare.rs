@@ -15,7 +15,7 @@ use crate::operation::{Distinct, Operation};
 use crate::pointer::Pointer;
 use crate::recovery::Recovery;
 use crate::snapshot::{
-    Actor, Decided, Declarations, EvidenceDraft, Existing, Link, Needs, Snapshot, Verb, View,
+    Actor, Changes, Decided, Declarations, EvidenceDraft, Existing, Link, Needs, Snapshot, Verb, View,
 };
 use crate::state::{State, Waiting};
 
@@ -86,10 +86,7 @@ impl Prepare {
             draft.operation.wish = true;
             draft.note("wished", Actor::Caller(self.caller.principal.clone()), json!({}));
         }
-        let (operation, mut changes) = draft.into_changes();
-        if self.dry_run {
-            changes = crate::snapshot::Changes::default();
-        }
+        let (operation, changes) = draft.into_changes();
         let mut view = snapshot.view_of(operation)?;
         view.replayed = replayed;
         Ok(Decided { changes, reply: PrepareReply { view, created: false, begun: Begun::NotNow } })
@@ -98,26 +95,7 @@ impl Prepare {
     /// Compares with what is stored, under the declaration that is stored with it, so that a later change of
     /// `volatile` does not refuse an honest retry.
     fn same_intent(&self, snapshot: &Snapshot, operation: &Operation) -> Result<(), Refusal> {
-        let mut differs = Vec::new();
-        if operation.tool == self.tool && self.arguments == operation.arguments {
-            // The same bytes are the same intent under any declaration.
-        } else if operation.tool == self.tool {
-            let volatile =
-                snapshot.stored.as_deref().map(|tool| tool.volatile.as_slice()).unwrap_or_default();
-            // An approval may have bound it to a later declaration than it was fingerprinted under.
-            let same = self.fingerprint_without(volatile);
-            if same != operation.fingerprint
-                && same != operation.arguments.fingerprint(self.tool.as_str(), volatile)
-            {
-                differs.extend(operation.arguments.differing_members(&self.arguments, volatile));
-                if differs.is_empty() {
-                    differs.push("arguments".to_owned());
-                }
-            }
-        } else {
-            differs.extend(operation.arguments.differing_members(&self.arguments, &[]));
-            differs.push("tool".to_owned());
-        }
+        let mut differs = self.differing_arguments(snapshot, operation);
         if sorted(&self.distinct_from) != sorted(&operation.distinct_declared) {
             differs.push("distinct_from".to_owned());
         }
@@ -125,6 +103,32 @@ impl Prepare {
             true => Ok(()),
             false => Err(Refusal::OperationIdReused { differs, stage: Peer::from(operation).stage }),
         }
+    }
+
+    /// The names of what differs in tool and arguments.
+    fn differing_arguments(&self, snapshot: &Snapshot, operation: &Operation) -> Vec<String> {
+        if operation.tool != self.tool {
+            let mut differs = operation.arguments.differing_members(&self.arguments, &[]);
+            differs.push("tool".to_owned());
+            return differs;
+        }
+        // The same bytes are the same intent under any declaration.
+        if self.arguments == operation.arguments {
+            return Vec::new();
+        }
+        let volatile = snapshot.stored.as_deref().map(|tool| tool.volatile.as_slice()).unwrap_or_default();
+        let same = self.fingerprint_without(volatile);
+        // An approval may have bound it to a later declaration than it was fingerprinted under.
+        if same == operation.fingerprint
+            || same == operation.arguments.fingerprint(self.tool.as_str(), volatile)
+        {
+            return Vec::new();
+        }
+        let mut differs = operation.arguments.differing_members(&self.arguments, volatile);
+        if differs.is_empty() {
+            differs.push("arguments".to_owned());
+        }
+        differs
     }
 
     /// The fingerprint without these members: known already, unless the declaration in force leaves out others.
@@ -205,9 +209,6 @@ impl Prepare {
         if let (Begun::Started(_), Some(offer)) = (&begun, &self.offer) {
             changes.bucket = spend(offer, snapshot, &context.facts());
         }
-        if self.dry_run {
-            changes = crate::snapshot::Changes::default();
-        }
         let view = snapshot.view_of(operation)?;
         Ok(Decided { changes, reply: PrepareReply { view, created: true, begun } })
     }
@@ -273,7 +274,7 @@ impl Verb for Prepare {
 
     fn decide(&self, snapshot: &Snapshot) -> Result<Decided<PrepareReply>, Refusal> {
         self.caller.needs(Need::Agent)?;
-        match &snapshot.existing {
+        let mut decided = match &snapshot.existing {
             Existing::Nothing => self.create(snapshot),
             Existing::Operation(operation) => self.existing(snapshot, operation),
             Existing::Tombstone(grave) => {
@@ -281,7 +282,11 @@ impl Verb for Prepare {
                 self.caller.may_use(&self.tool)?;
                 Err(Refusal::ReceiptExpired { stage: grave.stage })
             }
+        }?;
+        if self.dry_run {
+            decided.changes = Changes::default();
         }
+        Ok(decided)
     }
 }
 
