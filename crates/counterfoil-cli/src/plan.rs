@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use counterfoil::policy::{ApprovalRule, Carrier, HttpDeclaration, Tool};
 use counterfoil::recovery::{
-    KeyFacts, LookUpFacts, NoneFacts, Place, Recovery, ReferenceFacts, StoredErrors,
+    KeyFacts, LookUpBy, LookUpFacts, NoneFacts, Place, Recovery, ReferenceFacts, StoredErrors,
 };
 use serde::Serialize;
 
@@ -63,7 +63,16 @@ fn host(url: &str) -> &str {
 fn carried_out_by(tool: &Tool) -> String {
     match &tool.carrier {
         Carrier::Http(http) => format!("the server: {} {}", http.method, http.url),
+        Carrier::Worker(_) => "your own worker, which claims it and reports".to_owned(),
         Carrier::Transaction => "the application, in one transaction of the ledger's own database".to_owned(),
+    }
+}
+
+/// Where a look-up asks.
+fn asked_at(lookup: &LookUpBy) -> &str {
+    match lookup {
+        LookUpBy::Http(request) => host(&request.url),
+        LookUpBy::Worker => "the destination, by your own worker",
     }
 }
 
@@ -83,12 +92,12 @@ fn established_by(recovery: &Recovery) -> String {
         }
         Recovery::LookUp(facts) if facts.authoritative => format!(
             "a look-up at {}; this version makes none by itself and asks a person",
-            host(&facts.lookup.url)
+            asked_at(&facts.lookup)
         ),
         Recovery::LookUp(facts) => format!(
             "a look-up at {} can show that it happened, never that it did not; this version makes none by itself and \
              asks a person",
-            host(&facts.lookup.url)
+            asked_at(&facts.lookup)
         ),
         Recovery::None(_) => "nobody but a person".to_owned(),
     }
@@ -103,6 +112,7 @@ fn identifier(recovery: &Recovery) -> String {
         Place::Body(pointer) => format!("in the body at {pointer}"),
         Place::Query(name) => format!("in the query parameter {name}"),
         Place::Path(name) => format!("in the path at {{{name}}}"),
+        Place::Worker => "wherever your worker puts it".to_owned(),
     };
     match format {
         counterfoil::KeyFormat::Raw => format!("the operation ID itself, {place}"),

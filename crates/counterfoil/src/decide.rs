@@ -11,7 +11,7 @@ use crate::guard::{Candidate, Peer, Stage};
 use crate::id::OperationId;
 use crate::operation::{Approval, AttemptOutcome, Operation, RejectionCode};
 use crate::policy::{ApprovalRule, Tool};
-use crate::recovery::{HoldReason, Recovery};
+use crate::recovery::HoldReason;
 use crate::state::{Open, State, Waiting};
 use crate::time::Timestamp;
 
@@ -94,7 +94,7 @@ pub fn plan(
         Ok(at) => Plan::Send(at),
         Err(_) if settled => Plan::Over,
         Err(HoldReason::NoRecovery) if context.kind_changed() => Plan::Hold(HoldReason::RecoveryChanged),
-        Err(reason) => Plan::Hold(held_for(&facts.recovery, reason)),
+        Err(reason) => Plan::Hold(reason),
     }
 }
 
@@ -128,24 +128,7 @@ pub fn send_allowed(
 /// # Errors
 /// Why not.
 pub fn send_rule(operation: &Operation, facts: &Tool, at: Timestamp) -> Result<(), HoldReason> {
-    if operation.unsettled() > 0 && needs_look_up(&facts.recovery) {
-        return Err(HoldReason::LookUpUnavailable);
-    }
     facts.recovery.may_send_again(&operation.attempts, at, facts.send_window())
-}
-
-/// Kinds whose unconfirmed attempts only a look-up can settle. Without one a repeat could end in a conflict that says
-/// no more than that something exists.
-fn needs_look_up(recovery: &Recovery) -> bool {
-    match recovery {
-        Recovery::UniqueReference(_) | Recovery::LookUp(_) => true,
-        Recovery::Transaction | Recovery::IdempotencyKey(_) | Recovery::None(_) => false,
-    }
-}
-
-/// A declared look-up could still settle what is held.
-fn held_for(recovery: &Recovery, reason: HoldReason) -> HoldReason {
-    if recovery.lookup().is_some() { HoldReason::LookUpUnavailable } else { reason }
 }
 
 /// Whether an attempt's sender may still be reading the answer.
@@ -185,13 +168,23 @@ pub enum ApprovalNeed {
     Void,
 }
 
+/// Whether a person must say yes before the operation may start.
+#[must_use]
+pub fn asks(operation: &Operation, facts: &Tool) -> bool {
+    match facts.approval {
+        ApprovalRule::None => false,
+        ApprovalRule::When => operation.asks,
+        ApprovalRule::Required => true,
+    }
+}
+
 /// Whether an attempt committed at `now` would have a valid approval behind it.
 #[must_use]
 pub fn approval_need(operation: &Operation, facts: &Tool, current: &Tool, now: Timestamp) -> ApprovalNeed {
-    match (&operation.approval, facts.approval) {
-        (_, ApprovalRule::None) => ApprovalNeed::No,
-        (None, ApprovalRule::Required) => ApprovalNeed::Wanted,
-        (Some(approval), ApprovalRule::Required) => {
+    match (&operation.approval, asks(operation, facts)) {
+        (_, false) => ApprovalNeed::No,
+        (None, true) => ApprovalNeed::Wanted,
+        (Some(approval), true) => {
             // What was approved is where the stored declaration sends to, as long as the one in force says the same.
             let elsewhere = approval.route != current.route() || approval.route != facts.route();
             if approval.fingerprint != operation.fingerprint || elsewhere {
@@ -449,16 +442,17 @@ pub fn due_at(operation: &Operation, facts: &Tool) -> Option<Timestamp> {
         },
         State::Prepared(_) if operation.duplicate_suspected => None,
         State::Prepared(waiting) => {
-            let expiry = match (&operation.approval, facts.approval) {
-                (_, ApprovalRule::None) => None,
-                (Some(approval), ApprovalRule::Required) => Some(approval.expires_at),
-                (None, ApprovalRule::Required) => Some(operation.created_at.plus(facts.approval_expires)),
+            let asks = asks(operation, facts);
+            let expiry = match (&operation.approval, asks) {
+                (_, false) => None,
+                (Some(approval), true) => Some(approval.expires_at),
+                (None, true) => Some(operation.created_at.plus(facts.approval_expires)),
             };
             let lapse = match operation.started() {
                 false => Some(operation.created_at.plus(facts.retention)),
                 true => Spent::by(&operation.attempts, Duration::ZERO).ends_at(&facts.budget),
             };
-            let undecided = facts.approval == ApprovalRule::Required && operation.approval.is_none();
+            let undecided = asks && operation.approval.is_none();
             let run = (operation.wish && !undecided && waiting.hold.is_none())
                 .then(|| waiting.not_before.unwrap_or(operation.updated_at));
             [expiry, lapse, run].into_iter().flatten().min()

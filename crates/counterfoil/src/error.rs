@@ -80,6 +80,30 @@ pub enum Refusal {
     /// The cursor of a list is none that this product gave out.
     #[error("the cursor is none of this list")]
     InvalidCursor,
+    /// Another operation replaces that one already.
+    #[error("{by} replaces that operation already")]
+    AlreadyReplaced {
+        /// Which.
+        by: OperationId,
+    },
+    /// What was sent could still take effect.
+    #[error("it is too early to establish that nothing happened")]
+    TooEarly {
+        /// From when on it can be established; `None` where nothing bounds the request.
+        not_before: Option<crate::time::Timestamp>,
+    },
+    /// Somebody else holds the claim.
+    #[error("another worker holds the claim")]
+    InProgress,
+    /// The tool is not carried out by workers.
+    #[error("this tool is not carried out by workers")]
+    NotAWorkerTool,
+    /// The worker's code declares something else than the file.
+    #[error("the worker's declaration differs from the one in force: {}", .differs.join(", "))]
+    DeclarationMismatch {
+        /// The members that differ.
+        differs: Vec<String>,
+    },
     /// The ledger is older than its mark and does not know this ID: it may have been used in the lost part.
     #[error("the ledger was restored from an older copy and does not know this ID")]
     LedgerRestored,
@@ -108,6 +132,11 @@ impl Refusal {
             Self::InvalidArguments(_) => "invalid-arguments",
             Self::Paused => "paused",
             Self::InvalidCursor => "invalid-cursor",
+            Self::AlreadyReplaced { .. } => "already-replaced",
+            Self::TooEarly { .. } => "too-early",
+            Self::InProgress => "in-progress",
+            Self::NotAWorkerTool => "not-a-worker-tool",
+            Self::DeclarationMismatch { .. } => "declaration-mismatch",
             Self::LedgerRestored => "ledger-restored",
         }
     }

@@ -410,7 +410,7 @@ impl Executor {
                 passed.next.action == crate::decide::Action::Retry
                     || passed.next.action == crate::decide::Action::Reconcile
             }
-            Carrier::Transaction => false,
+            Carrier::Worker(_) | Carrier::Transaction => false,
         };
         if wished && startable {
             self.start(None, account, id).await?;

@@ -3,7 +3,7 @@
 //! It is asked twice, each time inside the commit that it protects: when an operation is prepared and when it starts.
 
 use crate::id::{OperationId, Task};
-use crate::operation::{Distinct, Operation};
+use crate::operation::{Distinct, Operation, RejectionCode};
 use crate::time::Timestamp;
 
 /// What the guard must know of another operation.
@@ -21,6 +21,12 @@ pub struct Peer {
     pub released: bool,
     /// When it was prepared.
     pub created_at: Timestamp,
+    /// When its success was recorded.
+    pub succeeded_at: Option<Timestamp>,
+    /// Why it was rejected; not known of a tombstone.
+    pub rejected_as: Option<RejectionCode>,
+    /// The newest operation that replaces it.
+    pub replaced_by: Option<OperationId>,
 }
 
 /// The state of a peer, without its data.
@@ -85,6 +91,12 @@ impl From<&Operation> for Peer {
             unresolved: operation.unresolved(),
             released: operation.released.is_some(),
             created_at: operation.created_at,
+            succeeded_at: operation.state.receipt().map(|receipt| receipt.recorded_at),
+            rejected_as: match &operation.state {
+                State::Rejected(rejection) => Some(rejection.code),
+                State::Prepared(_) | State::InProgress(_) | State::Succeeded(_) | State::Unknown(_) => None,
+            },
+            replaced_by: operation.replaced_by.clone(),
         }
     }
 }
@@ -152,6 +164,9 @@ mod tests {
             unresolved: true,
             released: false,
             created_at: Timestamp::from_millis(5),
+            succeeded_at: None,
+            rejected_as: None,
+            replaced_by: None,
         }
     }
 

@@ -179,6 +179,13 @@ name!(
     free_text
 );
 name!(
+    /// What an operation is about, in the application's words; at most 255 bytes. Of the operations with one subject
+    /// only one may be started and unsettled.
+    Subject,
+    "subject",
+    free_text
+);
+name!(
     /// The process that carries an attempt out.
     WorkerName,
     "worker",

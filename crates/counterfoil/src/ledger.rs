@@ -415,7 +415,10 @@ pub(crate) enum Read<R> {
 }
 
 fn nothing_to_write(changes: &crate::snapshot::Changes) -> bool {
-    changes.operation.is_none() && changes.evidence.is_empty() && changes.links.is_empty()
+    changes.operation.is_none()
+        && changes.evidence.is_empty()
+        && changes.links.is_empty()
+        && changes.others.is_empty()
 }
 
 /// Refusals that follow from the operation alone, not from its surroundings.
@@ -439,6 +442,11 @@ fn of_itself(refusal: &Refusal) -> bool {
         | Refusal::InvalidArguments(_)
         | Refusal::Paused
         | Refusal::InvalidCursor
+        | Refusal::AlreadyReplaced { .. }
+        | Refusal::TooEarly { .. }
+        | Refusal::InProgress
+        | Refusal::NotAWorkerTool
+        | Refusal::DeclarationMismatch { .. }
         | Refusal::LedgerRestored => false,
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::{Arguments, Fingerprint};
-use crate::id::{Account, FencingToken, OperationId, Principal, Task, ToolName, WorkerName};
+use crate::id::{Account, FencingToken, OperationId, Principal, Subject, Task, ToolName, WorkerName};
 use crate::policy::Route;
 use crate::state::State;
 use crate::time::Timestamp;
@@ -28,6 +28,17 @@ pub struct Operation {
     pub action: Fingerprint,
     /// The agent run or conversation it belongs to.
     pub task: Option<Task>,
+    /// What it is about: while one operation with this subject is started and unsettled, no other one is sent.
+    pub subject: Option<Subject>,
+    /// The proposal that this one changes.
+    pub replaces: Option<OperationId>,
+    /// What the replaced proposal still waited for, and this one therefore waits for too.
+    pub inherits: Vec<OperationId>,
+    /// The newest operation that names this one in `replaces`.
+    pub replaced_by: Option<OperationId>,
+    /// Whether an operation that it would have held back was started past it, after a release: if this one turns out
+    /// to have worked too, there may be two effects.
+    pub overtaken: bool,
     /// Operations that this one was prepared as distinct from; a repeat must name the same.
     pub distinct_declared: Vec<OperationId>,
     /// Operations that this one was declared distinct from, in either direction.
@@ -46,6 +57,20 @@ pub struct Operation {
     pub fence: FencingToken,
     /// Every try, oldest first.
     pub attempts: Vec<Attempt>,
+    /// How many of the attempts were made under earlier generations of the key; all of those are settled.
+    pub earlier_keys: u32,
+    /// The newest look-ups, oldest first, at most [`LOOK_UPS_KEPT`]; every one stands in the evidence.
+    pub look_ups: Vec<LookUp>,
+    /// The claim of whoever investigates now. It grants no right to send.
+    pub investigation: Option<Claim>,
+    /// Whether the conditions of the declaration asked for an approval when it was prepared.
+    pub asks: bool,
+    /// A person allowed one more attempt outside the budget, and it was not made yet.
+    pub another_allowed: bool,
+    /// Proof of success that contradicts what is known, until an approver has looked at it.
+    pub contradiction: Option<Receipt>,
+    /// When a person wants to be reminded of it.
+    pub remind_at: Option<Timestamp>,
     /// The approval that is in force, or was.
     pub approval: Option<Approval>,
     /// Operations that held a start back.
@@ -114,6 +139,55 @@ pub struct Attempt {
     pub scope: Option<String>,
     /// Digest of what was sent: method, URL, body, and every header without a secret.
     pub request_digest: String,
+}
+
+/// How many look-ups stay with the operation itself.
+pub const LOOK_UPS_KEPT: usize = 20;
+
+/// One question put to the destination.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LookUp {
+    /// When it began: what it found can only speak of the time before.
+    pub began_at: Timestamp,
+    /// When its answer was recorded.
+    pub ended_at: Timestamp,
+    /// What the destination said.
+    pub answer: LookUpAnswer,
+    /// Whether the answer settled the attempts.
+    pub counts: bool,
+}
+
+/// What a look-up found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LookUpAnswer {
+    /// One record, and it is ours.
+    Found,
+    /// More than one record.
+    Several,
+    /// A record that carries our reference and other values than ours.
+    Differs,
+    /// No record.
+    Absent,
+    /// An answer that is not of the declared shape: it says nothing.
+    Unclear,
+    /// No answer.
+    Failed,
+}
+
+impl LookUpAnswer {
+    /// The answer as it is stored and shown.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Found => "found",
+            Self::Several => "several",
+            Self::Differs => "differs",
+            Self::Absent => "absent",
+            Self::Unclear => "unclear",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// How an attempt ended.
@@ -186,6 +260,8 @@ pub struct Claim {
     pub fence: FencingToken,
     /// When it runs out unless renewed. That it ran out proves nothing.
     pub lease_expires_at: Timestamp,
+    /// Minted by a worker for one call: a repeat of that call gets the same claim while it lasts.
+    pub claim_id: Option<String>,
 }
 
 /// What proves success.
@@ -310,6 +386,23 @@ pub enum RejectionCode {
 }
 
 impl RejectionCode {
+    /// Reads a label back.
+    #[must_use]
+    pub fn parse(label: &str) -> Option<Self> {
+        [
+            Self::DestinationRejected,
+            Self::ApprovalDenied,
+            Self::ApprovalExpired,
+            Self::Withdrawn,
+            Self::Replaced,
+            Self::NotStarted,
+            Self::BudgetExhausted,
+            Self::ConfirmedAbsent,
+        ]
+        .into_iter()
+        .find(|code| code.label() == label)
+    }
+
     /// The code as it is stored and shown.
     #[must_use]
     pub fn label(self) -> &'static str {
@@ -378,6 +471,13 @@ impl Operation {
             State::Succeeded(_) => false,
         };
         open || self.duplicate_suspected
+    }
+
+    /// The attempts under the present key or reference: the window of the destination's memory counts from these.
+    #[must_use]
+    pub fn attempts_under_key(&self) -> &[Attempt] {
+        let earlier = usize::try_from(self.earlier_keys).unwrap_or(usize::MAX);
+        self.attempts.get(earlier..).unwrap_or_default()
     }
 
     /// The scope under which the first attempt that may count was sent.

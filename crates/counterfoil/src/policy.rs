@@ -44,6 +44,18 @@ pub struct Tool {
     /// Members left out of the fingerprint.
     #[serde(default)]
     pub volatile: Vec<Pointer>,
+    /// The members that make two operations the same action for the task guard; `None` means all that are compared.
+    #[serde(default)]
+    pub guard_on: Option<Vec<Pointer>>,
+    /// When a person is asked, where [`ApprovalRule::When`] says so: any of these is enough.
+    #[serde(default)]
+    pub approval_when: Vec<Condition>,
+    /// What a person sees who has to decide.
+    #[serde(default)]
+    pub review: Review,
+    /// The destination's own notices that may prove success.
+    #[serde(default)]
+    pub evidence: Option<EvidenceDeclaration>,
     /// Who carries the operation out.
     pub carrier: Carrier,
     /// Who can establish whether it happened.
@@ -62,8 +74,119 @@ pub enum ApprovalRule {
     /// Nobody is asked.
     #[default]
     None,
+    /// Asked where the exact arguments say so; decided when the operation is prepared, and frozen.
+    When,
     /// No attempt is recorded without a valid approval.
     Required,
+}
+
+/// A condition on one member of the arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Condition {
+    /// Which member. One that is absent, or of another type, counts as met: whoever asks for a check gets it.
+    pub at: Pointer,
+    /// What is asked of it.
+    pub is: Comparison,
+}
+
+/// How a member is compared. Numbers are compared by their exact decimal value and given as they are written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Comparison {
+    /// A number above this one.
+    GreaterThan(String),
+    /// A number below this one.
+    LessThan(String),
+    /// This text, number or literal, as it would be written in JSON (strings without quotes).
+    Equals(String),
+}
+
+/// What a person sees who has to decide about an operation. Everything is the operator's text; values come from the
+/// stored bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Review {
+    /// A headline, with `{/pointer}` standing for a scalar argument.
+    #[serde(default)]
+    pub title: Option<String>,
+    /// The question to answer.
+    #[serde(default)]
+    pub question: Option<String>,
+    /// The members that matter, in order.
+    #[serde(default)]
+    pub fields: Vec<ReviewField>,
+    /// Where to look, with `{reference}` standing for what was sent.
+    #[serde(default)]
+    pub check: Option<String>,
+    /// A link to there, with `{reference}` in it.
+    #[serde(default)]
+    pub check_url: Option<String>,
+    /// How bad it is to leave it: a word for sorting and notices.
+    #[serde(default)]
+    pub severity: Option<String>,
+    /// Whom to ask.
+    #[serde(default)]
+    pub ask: Option<String>,
+}
+
+/// One labelled member.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ReviewField {
+    /// Which member.
+    pub at: Pointer,
+    /// What it is called.
+    pub label: String,
+    /// Whether a formatted amount is shown beside the stored value.
+    #[serde(default)]
+    pub money: Option<Money>,
+}
+
+/// How an amount is formatted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Money {
+    /// Where the currency stands: a member, or a fixed code.
+    pub currency: Currency,
+    /// Whether the amount is in the currency's minor unit (cents).
+    #[serde(default)]
+    pub minor: bool,
+}
+
+/// Where a currency comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Currency {
+    /// A member of the arguments.
+    At(Pointer),
+    /// This code.
+    Fixed(String),
+}
+
+/// How a destination's own notice (webhook) is believed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct EvidenceDeclaration {
+    /// How it is signed.
+    pub scheme: SignatureScheme,
+    /// The template of the signing secret, with `${NAME}` or `${file:PATH}`; looked up at use, never stored.
+    pub secret: String,
+    /// Where the notice repeats the key or reference that was sent.
+    pub reference: Pointer,
+    /// Where it names itself; undeclared, the header of the scheme does.
+    #[serde(default)]
+    pub event_id: Option<Pointer>,
+    /// What makes it a proof of success; anything else is kept as evidence.
+    pub success: BodyMatch,
+    /// Where it names what was created; undeclared, the receipt has no reference.
+    #[serde(default)]
+    pub receipt_reference: Option<Pointer>,
+}
+
+/// How a webhook is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SignatureScheme {
+    /// Standard Webhooks: `webhook-id`, `webhook-timestamp`, `webhook-signature`.
+    Standard,
+    /// Stripe: `Stripe-Signature`.
+    Stripe,
 }
 
 /// Who carries an operation out.
@@ -72,8 +195,24 @@ pub enum ApprovalRule {
 pub enum Carrier {
     /// The executor, over HTTP.
     Http(Box<HttpDeclaration>),
+    /// The application's own worker, which claims and reports.
+    Worker(WorkerDeclaration),
     /// The application's own transaction: effect, receipt and state commit together.
     Transaction,
+}
+
+/// What the executor must know of a tool that the application's own code carries out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct WorkerDeclaration {
+    /// The vendor account, region and mode that the worker's credential belongs to.
+    #[serde(default)]
+    pub scope: Option<String>,
+    /// The token bucket that sends share.
+    #[serde(default)]
+    pub destination: Option<String>,
+    /// The refill of that bucket, where one is declared.
+    #[serde(default)]
+    pub bucket: Option<Bucket>,
 }
 
 /// How a request over HTTP is made from the arguments.
@@ -252,6 +391,35 @@ impl Tool {
     pub fn http(&self) -> Option<&HttpDeclaration> {
         match &self.carrier {
             Carrier::Http(http) => Some(http),
+            Carrier::Worker(_) | Carrier::Transaction => None,
+        }
+    }
+
+    /// The worker declaration, where the application's own code carries the operation out.
+    #[must_use]
+    pub fn worker(&self) -> Option<&WorkerDeclaration> {
+        match &self.carrier {
+            Carrier::Worker(worker) => Some(worker),
+            Carrier::Http(_) | Carrier::Transaction => None,
+        }
+    }
+
+    /// The refill of the token bucket that sends share, where one is declared.
+    #[must_use]
+    pub fn bucket(&self) -> Option<Bucket> {
+        match &self.carrier {
+            Carrier::Http(http) => http.bucket,
+            Carrier::Worker(worker) => worker.bucket,
+            Carrier::Transaction => None,
+        }
+    }
+
+    /// The declared vendor account.
+    #[must_use]
+    pub fn scope(&self) -> Option<&str> {
+        match &self.carrier {
+            Carrier::Http(http) => http.scope.as_deref(),
+            Carrier::Worker(worker) => worker.scope.as_deref(),
             Carrier::Transaction => None,
         }
     }
@@ -275,6 +443,10 @@ impl Tool {
                 part(&http.method);
                 part(&http.url);
                 part(http.scope.as_deref().unwrap_or_default());
+            }
+            Carrier::Worker(worker) => {
+                part("worker");
+                part(worker.scope.as_deref().unwrap_or_default());
             }
             Carrier::Transaction => part("transaction"),
         }
@@ -319,6 +491,7 @@ impl fmt::Display for Place {
             Self::Body(pointer) => write!(f, "body:{pointer}"),
             Self::Query(name) => write!(f, "query:{name}"),
             Self::Path(name) => write!(f, "path:{name}"),
+            Self::Worker => f.write_str("worker"),
         }
     }
 }
@@ -348,6 +521,10 @@ impl Tool {
             lease: DEFAULT_LEASE,
             sensitive: Vec::new(),
             volatile: Vec::new(),
+            guard_on: None,
+            approval_when: Vec::new(),
+            review: Review::default(),
+            evidence: None,
             carrier,
             recovery,
             budget: Budget::default(),

@@ -65,7 +65,7 @@ pub struct KeyFacts {
     pub skew: Duration,
     /// How the record can be found, where it can.
     #[serde(default)]
-    pub lookup: Option<LookUpRequest>,
+    pub lookup: Option<LookUpBy>,
     /// How long look-ups go on.
     #[serde(with = "millis")]
     pub lookup_for: Duration,
@@ -93,7 +93,7 @@ pub struct ReferenceFacts {
     pub skew: Duration,
     /// How the record can be found.
     #[serde(default)]
-    pub lookup: Option<LookUpRequest>,
+    pub lookup: Option<LookUpBy>,
     /// How long look-ups go on.
     #[serde(with = "millis")]
     pub lookup_for: Duration,
@@ -111,7 +111,7 @@ pub struct LookUpFacts {
     #[serde(default)]
     pub key_max_len: Option<u32>,
     /// How to ask.
-    pub lookup: LookUpRequest,
+    pub lookup: LookUpBy,
     /// Whether the answer is complete and current.
     #[serde(default)]
     pub authoritative: bool,
@@ -138,6 +138,27 @@ pub struct NoneFacts {
     /// How long an accepted request may stay invisible.
     #[serde(default, with = "millis")]
     pub queue_time: Duration,
+}
+
+/// Who asks the destination, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LookUpBy {
+    /// The executor, with this request.
+    Http(Box<LookUpRequest>),
+    /// The application's own worker, under a claim to investigate.
+    Worker,
+}
+
+impl LookUpBy {
+    /// The request, where the executor asks.
+    #[must_use]
+    pub fn http(&self) -> Option<&LookUpRequest> {
+        match self {
+            Self::Http(request) => Some(request),
+            Self::Worker => None,
+        }
+    }
 }
 
 /// A request that finds the record again.
@@ -169,6 +190,8 @@ pub enum Place {
     Query(String),
     /// The placeholder `{NAME}` in the URL's path.
     Path(String),
+    /// Wherever the application's own worker puts it.
+    Worker,
 }
 
 /// What a destination does with a key whose first request failed.
@@ -204,8 +227,12 @@ pub enum HoldReason {
     NotProtected,
     /// The destination says that the record exists, and it was not found yet.
     ConflictOpen,
-    /// Only a look-up could settle it, and this version makes none.
-    LookUpUnavailable,
+    /// Look-ups found nothing, and that proves nothing: the answer is not authoritative, or nothing bounds the request.
+    NotFound,
+    /// Look-ups got no usable answer for as long as they were to go on.
+    LookUpFailed,
+    /// A look-up found a record that carries our reference and other values than ours.
+    FoundDiffers,
     /// The tool is no longer declared.
     ToolNotDeclared,
     /// The credential belongs to another vendor account now.
@@ -235,7 +262,9 @@ impl HoldReason {
             Self::RefusedAfterUnknown => "refused-after-unknown",
             Self::NotProtected => "not-protected",
             Self::ConflictOpen => "conflict-open",
-            Self::LookUpUnavailable => "look-up-unavailable",
+            Self::NotFound => "not-found",
+            Self::LookUpFailed => "look-up-failed",
+            Self::FoundDiffers => "found-differs",
             Self::ToolNotDeclared => "tool-not-declared",
             Self::ScopeChanged => "scope-changed",
             Self::RequestChanged => "request-changed",
@@ -296,7 +325,7 @@ impl Recovery {
 
     /// How the record can be found, where it can.
     #[must_use]
-    pub fn lookup(&self) -> Option<&LookUpRequest> {
+    pub fn lookup(&self) -> Option<&LookUpBy> {
         match self {
             Self::IdempotencyKey(facts) => facts.lookup.as_ref(),
             Self::UniqueReference(facts) => facts.lookup.as_ref(),

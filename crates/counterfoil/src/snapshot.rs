@@ -11,7 +11,7 @@ use crate::decide::{Context, NextStep, PauseReason, next_step};
 use crate::error::Refusal;
 use crate::fingerprint::Fingerprint;
 use crate::guard::{Peer, Stage};
-use crate::id::{Account, OperationId, Principal, ToolName};
+use crate::id::{Account, OperationId, Principal, Subject, ToolName};
 use crate::operation::Operation;
 use crate::policy::Tool;
 use crate::state::State;
@@ -60,6 +60,10 @@ pub struct Needs<'a> {
     pub peers: bool,
     /// Other operations that are named.
     pub named: &'a [OperationId],
+    /// Another operation that is needed whole: the one that is replaced.
+    pub whole: Option<&'a OperationId>,
+    /// The subject to look for holders of, where the operation may not exist yet.
+    pub subject: Option<&'a Subject>,
     /// The scope of the credential that a send would use. Where none is named, pauses and credential refusals are
     /// those of the scope that the operation's last attempt was made under.
     pub scope: Option<&'a str>,
@@ -71,7 +75,17 @@ impl<'a> Needs<'a> {
     /// The operation alone.
     #[must_use]
     pub fn of(account: &'a Account, id: &'a OperationId) -> Self {
-        Self { account, id, action: None, peers: false, named: &[], scope: None, bucket: None }
+        Self {
+            account,
+            id,
+            action: None,
+            peers: false,
+            named: &[],
+            whole: None,
+            subject: None,
+            scope: None,
+            bucket: None,
+        }
     }
 }
 
@@ -108,8 +122,13 @@ pub struct Snapshot {
     pub declared: Arc<Declarations>,
     /// Unresolved operations with the same action.
     pub peers: Vec<Peer>,
-    /// The named operations, and those that held a start back.
+    /// The named operations, those that held a start back, those that this one replaces or inherits, and the chain of
+    /// those that replace it.
     pub named: Vec<Peer>,
+    /// Operations with the same subject that hold it, or succeeded since this one was prepared.
+    pub subject_peers: Vec<Peer>,
+    /// The operation that was needed whole.
+    pub whole: Option<Box<Operation>>,
     /// Why sends of the tool stand still, under the scope in question.
     pub paused: Option<PauseReason>,
     /// How long the tool was paused since the operation's first attempt.
@@ -208,7 +227,7 @@ impl Snapshot {
         let facts = context.facts();
         let sendable = !operation.state.is_final() && next.action != crate::decide::Action::Review;
         let send_allowed_until = facts.recovery.send_allowed_until(&operation.attempts).filter(|_| sendable);
-        let approval_required = facts.approval == crate::policy::ApprovalRule::Required;
+        let approval_required = crate::decide::asks(&operation, &facts);
         drop(facts);
         let (replayed, states_only) = (false, false);
         Ok(View { operation, next, send_allowed_until, approval_required, tool, replayed, states_only })
@@ -273,12 +292,25 @@ pub struct Changes {
     pub evidence: Vec<EvidenceDraft>,
     /// Operations that were declared distinct from this one: the other side of the link, and its evidence.
     pub links: Vec<Link>,
+    /// Other operations that change with it.
+    pub others: Vec<Other>,
     /// The bucket after a send was taken from it.
     pub bucket: Option<(String, BucketLevel)>,
     /// Credential refusals in a row under a scope.
     pub refusals: Option<RefusalCount>,
     /// A pause that begins.
     pub pause: Option<PauseDraft>,
+}
+
+/// Another operation of the account that changes in the same commit.
+#[derive(Clone, Debug)]
+pub struct Other {
+    /// As it is from now on.
+    pub operation: Box<Operation>,
+    /// The version that it was loaded with.
+    pub version: u64,
+    /// Its evidence.
+    pub evidence: Vec<EvidenceDraft>,
 }
 
 /// How the operation's row is written.

@@ -11,7 +11,7 @@ use counterfoil::operation::{Attempt, AttemptOutcome};
 use counterfoil::pointer::Pointer;
 use counterfoil::policy::{self, Carrier, Tool};
 use counterfoil::recovery::{
-    HoldReason, KeyFacts, LookUpFacts, LookUpRequest, NoneFacts, Place, Recovery, ReferenceFacts,
+    HoldReason, KeyFacts, LookUpBy, LookUpFacts, LookUpRequest, NoneFacts, Place, Recovery, ReferenceFacts,
     StoredErrors, stricter,
 };
 use counterfoil::time::Timestamp;
@@ -86,14 +86,14 @@ fn key() -> Recovery {
     Recovery::IdempotencyKey(key_facts())
 }
 
-fn request() -> LookUpRequest {
-    LookUpRequest {
+fn request() -> LookUpBy {
+    LookUpBy::Http(Box::new(LookUpRequest {
         method: "GET".to_owned(),
         url: "http://127.0.0.1/orders/{reference}".to_owned(),
         found: Pointer::parse("/id").unwrap(),
         count: None,
         must_match: Vec::new(),
-    }
+    }))
 }
 
 fn reference_facts(unique_for: Option<u64>) -> ReferenceFacts {

@@ -218,6 +218,12 @@ impl Problem {
                 problem.blocked_by(&blockers)
             }
             Refusal::LedgerRestored => problem.retry_after(30),
+            Refusal::TooEarly { not_before } => {
+                if let Some(at) = not_before {
+                    problem.0.detail = Cow::Owned(format!("It can be established from {at} on."));
+                }
+                problem
+            }
             Refusal::InvalidArguments(why) => {
                 problem.0.detail = Cow::Owned(sentence(&why));
                 problem
@@ -233,6 +239,10 @@ impl Problem {
             | Refusal::ChangedMeanwhile
             | Refusal::StaleClaim
             | Refusal::Paused
+            | Refusal::AlreadyReplaced { .. }
+            | Refusal::InProgress
+            | Refusal::NotAWorkerTool
+            | Refusal::DeclarationMismatch { .. }
             | Refusal::InvalidCursor => problem,
         }
     }

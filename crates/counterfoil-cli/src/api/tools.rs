@@ -109,6 +109,7 @@ impl ToolBody {
     fn of(version: u32, tool: &Tool, pauses: &[Pause]) -> Self {
         let carrier = match &tool.carrier {
             Carrier::Http(_) => "http",
+            Carrier::Worker(_) => "worker",
             Carrier::Transaction => "transaction",
         };
         Self {
@@ -124,6 +125,7 @@ impl ToolBody {
             }),
             approval: match tool.approval {
                 ApprovalRule::None => "none",
+                ApprovalRule::When => "when",
                 ApprovalRule::Required => "required",
             },
             recovery: RecoveryPlan::of(&tool.recovery),

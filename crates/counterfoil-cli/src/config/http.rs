@@ -237,6 +237,10 @@ impl Request {
                 }
             }
             Place::Body(pointer) => self.check_body_place(pointer, &mut clash),
+            Place::Worker => clash(
+                "`worker` is for tools that a worker carries out".to_owned(),
+                "say where the text goes in the request",
+            ),
             Place::Query(name) => {
                 if self.url.as_ref().is_some_and(|url| url.query_names.contains(name)) {
                     clash(

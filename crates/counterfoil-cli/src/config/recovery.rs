@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use counterfoil::KeyFormat;
 use counterfoil::recovery::{
-    ASSUMED_LIFETIME, DEFAULT_LOOKUP_FOR, DEFAULT_SKEW, KeyFacts, LookUpFacts, LookUpRequest, NoneFacts,
-    Place, Recovery, ReferenceFacts, StoredErrors,
+    ASSUMED_LIFETIME, DEFAULT_LOOKUP_FOR, DEFAULT_SKEW, KeyFacts, LookUpBy, LookUpFacts, LookUpRequest,
+    NoneFacts, Place, Recovery, ReferenceFacts, StoredErrors,
 };
 
 use super::duration::spell;
@@ -376,7 +376,7 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    fn look_up(&mut self) -> (Option<LookUpRequest>, Duration) {
+    fn look_up(&mut self) -> (Option<LookUpBy>, Duration) {
         let lookup_for = length(self.section.lookup_for.as_ref(), DEFAULT_LOOKUP_FOR);
         let Some(value) = &self.section.lookup else {
             for (name, at) in given(self.section) {
@@ -417,12 +417,14 @@ impl Reader<'_, '_, '_> {
         let count =
             section.count.as_ref().and_then(|text| super::read::pointer(text, &count_key, self.checks));
         let must_match = members(self.section.must_match.as_ref().map(At::get), &match_key, self.checks);
-        let request = found.map(|found| LookUpRequest {
-            method: method.to_owned(),
-            url: section.url.get().clone(),
-            found,
-            count,
-            must_match,
+        let request = found.map(|found| {
+            LookUpBy::Http(Box::new(LookUpRequest {
+                method: method.to_owned(),
+                url: section.url.get().clone(),
+                found,
+                count,
+                must_match,
+            }))
         });
         (request, lookup_for)
     }

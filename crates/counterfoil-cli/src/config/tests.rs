@@ -64,8 +64,8 @@ fn the_large_example_loads_key_by_key() {
     assert_eq!(order.http().unwrap().bucket, Some(Bucket { rate_milli: 10_000, burst: 20 }));
     let Recovery::LookUp(facts) = &order.recovery else { panic!() };
     assert!(facts.authoritative);
-    assert_eq!(facts.lookup.must_match.len(), 1);
-    assert_eq!(facts.lookup.count.as_ref().unwrap().to_string(), "/orders");
+    assert_eq!(facts.lookup.http().unwrap().must_match.len(), 1);
+    assert_eq!(facts.lookup.http().unwrap().count.as_ref().unwrap().to_string(), "/orders");
     assert_eq!(order.outcomes[0].means, Meaning::DuplicateOfOurs);
     let cancel = &tool(&config, "orders.cancel").tool;
     assert_eq!(cancel.http().unwrap().bucket, Some(Bucket { rate_milli: 500, burst: 1 }));

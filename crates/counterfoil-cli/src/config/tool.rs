@@ -6,7 +6,7 @@ use std::time::Duration;
 use counterfoil::http::check_declaration;
 use counterfoil::policy::{
     ApprovalRule, BodyMatch, Budget, Carrier, DEFAULT_APPROVAL_EXPIRES, DEFAULT_RETENTION, HttpDeclaration,
-    Meaning, OutcomeRule, Tool,
+    Meaning, OutcomeRule, Review, Tool,
 };
 use counterfoil::recovery::Recovery;
 use counterfoil::{Account, KeyFormat, ToolName};
@@ -95,6 +95,10 @@ pub(super) fn read(
         lease: around.lease,
         sensitive: members(section.sensitive.as_ref(), &sub("sensitive"), checks),
         volatile: members(section.volatile.as_ref(), &sub("volatile"), checks),
+        guard_on: None,
+        approval_when: Vec::new(),
+        review: Review::default(),
+        evidence: None,
         carrier: request
             .as_ref()
             .map_or(Carrier::Transaction, |request| Carrier::Http(Box::new(request.declaration.clone()))),
@@ -256,13 +260,13 @@ fn check_retention(
     checks: &mut Checks<'_>,
 ) {
     let approval = match tool.approval {
-        ApprovalRule::Required => tool.approval_expires,
+        ApprovalRule::When | ApprovalRule::Required => tool.approval_expires,
         ApprovalRule::None => Duration::ZERO,
     };
     let window = tool.budget.elapsed + approval;
     if tool.retention < window {
         let parts = match tool.approval {
-            ApprovalRule::Required => format!(
+            ApprovalRule::When | ApprovalRule::Required => format!(
                 "budget.elapsed {} + approval_expires {}",
                 spell(tool.budget.elapsed),
                 spell(tool.approval_expires)

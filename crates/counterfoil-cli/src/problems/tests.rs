@@ -67,6 +67,11 @@ fn is_in_the_list(refusal: &Refusal) {
         | Refusal::InvalidArguments(_)
         | Refusal::Paused
         | Refusal::LedgerRestored
+        | Refusal::AlreadyReplaced { .. }
+        | Refusal::TooEarly { .. }
+        | Refusal::InProgress
+        | Refusal::NotAWorkerTool
+        | Refusal::DeclarationMismatch { .. }
         | Refusal::InvalidCursor => {}
     }
 }

@@ -8,8 +8,7 @@ use crate::error::Refusal;
 use crate::fingerprint::{Arguments, Fingerprint};
 use crate::id::{Account, FencingToken, OperationId, Principal, Task, ToolName};
 use crate::operation::{Attempt, Distinct, Operation};
-use crate::policy::{ApprovalRule, Budget, Carrier, Tool};
-use crate::recovery::Recovery;
+use crate::policy::Tool;
 use crate::snapshot::{
     Actor, Changes, Decided, Declarations, EvidenceDraft, Existing, Link, Needs, PauseDraft, RefusalCount,
     Snapshot, Verb, Write,
@@ -20,21 +19,7 @@ use crate::time::Timestamp;
 /// A tool whose effect is rows in the ledger's own database.
 #[must_use]
 pub fn tool(name: &str) -> Tool {
-    Tool {
-        name: ToolName::parse(name).unwrap(),
-        description: String::new(),
-        accounts: None,
-        approval: ApprovalRule::None,
-        approval_expires: Duration::from_secs(24 * 60 * 60),
-        retention: Duration::from_secs(90 * 24 * 60 * 60),
-        lease: Duration::from_secs(30),
-        sensitive: Vec::new(),
-        volatile: Vec::new(),
-        carrier: Carrier::Transaction,
-        recovery: Recovery::Transaction,
-        budget: Budget::default(),
-        outcomes: Vec::new(),
-    }
+    Tool::in_transaction(ToolName::parse(name).unwrap())
 }
 
 /// A line of evidence.
@@ -98,6 +83,8 @@ impl Verb for Insert {
             action: Some((&self.tool, self.fingerprint())),
             peers: true,
             named: &self.distinct_from,
+            whole: None,
+            subject: None,
             scope: None,
             bucket: None,
         }
@@ -142,6 +129,18 @@ impl Verb for Insert {
             created_at: snapshot.now,
             updated_at: snapshot.now,
             receipt_expires_at: None,
+            subject: None,
+            replaces: None,
+            inherits: Vec::new(),
+            replaced_by: None,
+            overtaken: false,
+            earlier_keys: 0,
+            look_ups: Vec::new(),
+            investigation: None,
+            asks: false,
+            another_allowed: false,
+            contradiction: None,
+            remind_at: None,
         };
         let links = self.distinct_from.iter().map(|id| Link {
             id: id.clone(),
@@ -269,6 +268,8 @@ impl Verb for Append {
             action: None,
             peers: true,
             named: &[],
+            whole: None,
+            subject: None,
             scope: self.scope.as_deref(),
             bucket: self.bucket.as_ref().map(|(name, _)| name.as_str()),
         }

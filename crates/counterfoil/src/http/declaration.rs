@@ -149,7 +149,8 @@ fn check_url(http: &HttpDeclaration, place: Option<&Place>, problems: &mut Vec<D
         Some(Place::Query(name)) if names_parameter(&http.url, name) => {
             problems.push(DeclarationProblem::QueryTwice(name.clone()));
         }
-        Some(Place::Path(_) | Place::Query(_) | Place::Header(_) | Place::Body(_)) | None => {}
+        Some(Place::Path(_) | Place::Query(_) | Place::Header(_) | Place::Body(_) | Place::Worker) | None => {
+        }
     }
     let local = match &template.target().host {
         Host::Address(address) => address.is_loopback(),

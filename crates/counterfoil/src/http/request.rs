@@ -141,7 +141,7 @@ fn append_query(
 ) -> Result<(), InvalidArguments> {
     let own = match keyed {
         Some((Place::Query(name), key)) => Some((encoded(name), encoded(key))),
-        Some((Place::Header(_) | Place::Body(_) | Place::Path(_), _)) | None => None,
+        Some((Place::Header(_) | Place::Body(_) | Place::Path(_) | Place::Worker, _)) | None => None,
     };
     let mut append = |text: &str| {
         url.push(if url.contains('?') { '&' } else { '?' });
@@ -185,7 +185,7 @@ fn make_body(
             }
             Some((pointer, key))
         }
-        Some((Place::Header(_) | Place::Query(_) | Place::Path(_), _)) | None => None,
+        Some((Place::Header(_) | Place::Query(_) | Place::Path(_) | Place::Worker, _)) | None => None,
     };
     match http.body {
         BodyKind::Json => json_body(http, arguments, member).map(Some),

@@ -158,7 +158,7 @@ fn placeholder(name: &str, place: Option<&Place>) -> Result<Piece, DeclarationPr
     }
     let ours = match place {
         Some(Place::Path(path)) => path == name,
-        Some(Place::Header(_) | Place::Body(_) | Place::Query(_)) | None => false,
+        Some(Place::Header(_) | Place::Body(_) | Place::Query(_) | Place::Worker) | None => false,
     };
     let general = matches!(name, "reference" | "operation_id") && place.is_some();
     if ours || general { Ok(Piece::Key) } else { Err(DeclarationProblem::Placeholder) }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::id::{Account, ToolName};
 use crate::keys::KeyFormat;
 use crate::pointer::Pointer;
-use crate::policy::{ApprovalRule, BodyKind, Budget, Carrier, HttpDeclaration, OutcomeRule, QueryMode, Tool};
+use crate::policy::{BodyKind, Carrier, HttpDeclaration, OutcomeRule, QueryMode, Tool};
 use crate::recovery::{KeyFacts, NoneFacts, Place, Recovery, StoredErrors};
 
 /// What tests vary.
@@ -76,33 +76,21 @@ fn tool(setup: Setup, recovery: Recovery) -> Tool {
     let pointer = |text: &str| Pointer::parse(text).unwrap();
     let headers: BTreeMap<_, _> =
         setup.headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Tool {
-        name: ToolName::parse("supplier.create_order").unwrap(),
-        description: String::new(),
-        accounts: None,
-        approval: ApprovalRule::None,
-        approval_expires: Duration::from_secs(86_400),
-        retention: Duration::from_secs(90 * 86_400),
-        lease: Duration::from_secs(30),
-        sensitive: Vec::new(),
-        volatile: Vec::new(),
-        carrier: Carrier::Http(Box::new(HttpDeclaration {
-            method: setup.method.to_owned(),
-            url: setup.url,
-            body: setup.body,
-            path_only: setup.path_only.into_iter().map(pointer).collect(),
-            headers,
-            query: setup.query,
-            scope: setup.scope.map(str::to_owned),
-            destination: None,
-            bucket: None,
-            timeout: setup.timeout,
-            linger: setup.linger,
-            receipt_reference: setup.receipt_reference.map(pointer),
-            allow_private: setup.allow_private,
-        })),
-        recovery,
-        budget: Budget::default(),
-        outcomes: setup.outcomes,
-    }
+    let name = ToolName::parse("supplier.create_order").unwrap();
+    let carrier = Carrier::Http(Box::new(HttpDeclaration {
+        method: setup.method.to_owned(),
+        url: setup.url,
+        body: setup.body,
+        path_only: setup.path_only.into_iter().map(pointer).collect(),
+        headers,
+        query: setup.query,
+        scope: setup.scope.map(str::to_owned),
+        destination: None,
+        bucket: None,
+        timeout: setup.timeout,
+        linger: setup.linger,
+        receipt_reference: setup.receipt_reference.map(pointer),
+        allow_private: setup.allow_private,
+    }));
+    Tool { outcomes: setup.outcomes, ..Tool::new(name, carrier, recovery) }
 }

@@ -195,6 +195,10 @@ impl World {
             declared,
             peers: self.peers(needs, operation),
             named: self.named(needs, operation),
+            subject_peers: self.subject_peers(needs, operation),
+            whole: needs.whole.and_then(|id| {
+                self.operations.get(&(needs.account.clone(), id.clone())).cloned().map(Box::new)
+            }),
             paused: match (stopped, self.clock_in_doubt) {
                 (true, _) => Some(PauseReason::Paused),
                 (false, true) => Some(PauseReason::Clock),
@@ -224,24 +228,57 @@ impl World {
             })
             .filter(|other| other.receipt_expires_at.is_none_or(|at| self.now < at))
             .map(Peer::from)
-            .filter(|peer| peer.unresolved)
+            .filter(|peer| peer.unresolved || (peer.released && peer.stage == Stage::Unknown))
+            .collect()
+    }
+
+    fn subject_peers(&self, needs: &Needs<'_>, operation: Option<&Operation>) -> Vec<Peer> {
+        let subject = operation.and_then(|operation| operation.subject.as_ref()).or(needs.subject);
+        let Some(subject) = subject.filter(|_| needs.peers) else { return Vec::new() };
+        let since = operation.map_or(self.now, |operation| operation.created_at);
+        self.operations
+            .values()
+            .filter(|other| other.account == *needs.account && other.id != *needs.id)
+            .filter(|other| other.subject.as_ref() == Some(subject))
+            .map(Peer::from)
+            .filter(|peer| {
+                let open = peer.unresolved || (peer.released && peer.stage == Stage::Unknown);
+                open || peer.succeeded_at.is_some_and(|at| at >= since)
+            })
             .collect()
     }
 
     fn named(&self, needs: &Needs<'_>, operation: Option<&Operation>) -> Vec<Peer> {
         let mut ids: Vec<&OperationId> = needs.named.iter().collect();
-        ids.extend(operation.iter().flat_map(|operation| &operation.blocked_by));
+        if let Some(operation) = operation {
+            ids.extend(&operation.blocked_by);
+            ids.extend(operation.distinct_from.iter().map(|distinct| &distinct.id));
+            ids.extend(&operation.replaces);
+            ids.extend(&operation.inherits);
+            ids.extend(&operation.replaced_by);
+        }
+        ids.extend(needs.whole);
         ids.sort();
         ids.dedup();
-        ids.into_iter()
-            .filter_map(|id| {
-                let key = (needs.account.clone(), id.clone());
-                self.operations
-                    .get(&key)
-                    .map(Peer::from)
-                    .or_else(|| self.tombstones.get(&key).map(|(grave, _)| grave.clone()))
-            })
-            .collect()
+        let mut named: Vec<Peer> = ids.into_iter().filter_map(|id| self.peer(needs.account, id)).collect();
+        let mut at = 0;
+        while let Some(peer) = named.get(at) {
+            at += 1;
+            if let Some(next) = peer.replaced_by.clone()
+                && !named.iter().any(|known| known.id == next)
+            {
+                named.extend(self.peer(needs.account, &next));
+            }
+        }
+        named
+    }
+
+    fn peer(&self, account: &Account, id: &OperationId) -> Option<Peer> {
+        let key = (account.clone(), id.clone());
+        self.operations
+            .get(&key)
+            .map(Peer::from)
+            .or_else(|| self.tombstones.get(&key).map(|(grave, _)| grave.clone()))
     }
 
     fn paused_for(&self, operation: Option<&Operation>) -> Duration {
@@ -262,7 +299,7 @@ impl World {
     }
 
     fn apply(&mut self, key: Key, changes: Changes) {
-        let Changes { operation, evidence, links, bucket, refusals, pause } = changes;
+        let Changes { operation, evidence, links, others, bucket, refusals, pause } = changes;
         assert!(operation.is_some() || evidence.is_empty(), "evidence without its operation");
         match operation {
             Some(Write::Insert(row)) => {
@@ -283,6 +320,19 @@ impl World {
             .extend(evidence.into_iter().map(|evidence| Told { operation: key.1.clone(), evidence }));
         for link in links {
             self.link(&key, link);
+        }
+        for other in others {
+            let id = other.operation.id.clone();
+            let mut row = *other.operation;
+            row.version = other.version + other.evidence.len() as u64;
+            row.updated_at = self.now;
+            let old = self.operations.insert((key.0.clone(), id.clone()), row);
+            assert!(
+                old.is_some_and(|old| old.version == other.version),
+                "another operation changed meanwhile"
+            );
+            let told = |evidence| Told { operation: id.clone(), evidence };
+            self.evidence.extend(other.evidence.into_iter().map(told));
         }
         self.buckets.extend(bucket);
         self.refusals.extend(refusals.map(|count| ((count.tool, count.scope), count.count)));

@@ -10,7 +10,7 @@ use crate::decide::{self, ApprovalNeed, Context, Plan};
 use crate::error::Refusal;
 use crate::id::{Account, OperationId};
 use crate::operation::{AttemptOutcome, RejectionCode};
-use crate::policy::{ApprovalRule, Tool};
+use crate::policy::Tool;
 use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb, View};
 use crate::state::{AfterSettled, Event, Open, State, Waiting};
 
@@ -161,7 +161,7 @@ fn lapse(draft: &mut Draft, context: &Context<'_>, facts: &Tool) -> Result<(), R
         return Ok(());
     }
     let now = context.now;
-    let undecided = facts.approval == ApprovalRule::Required
+    let undecided = decide::asks(operation, facts)
         && operation.approval.is_none()
         && now >= operation.created_at.plus(facts.approval_expires);
     let current = context.current.map_or(facts, |(_, current)| current);

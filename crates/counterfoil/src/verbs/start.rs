@@ -151,7 +151,7 @@ pub(super) fn spend(
     snapshot: &Snapshot,
     facts: &Tool,
 ) -> Option<(String, backoff::BucketLevel)> {
-    let bucket = facts.http().and_then(|http| http.bucket)?;
+    let bucket = facts.bucket()?;
     let level = backoff::take(&bucket, snapshot.bucket, snapshot.now).ok()?;
     Some((offer.bucket.clone()?, level))
 }
@@ -206,7 +206,7 @@ pub(super) fn begin(
         replan(draft, context, &facts, None, random)?;
         return Ok(Begun::NotNow);
     }
-    if let Some(bucket) = facts.http().and_then(|http| http.bucket)
+    if let Some(bucket) = facts.bucket()
         && let Err(at) = backoff::take(&bucket, snapshot.bucket, snapshot.now)
     {
         return defer(draft, at, repeat);
@@ -294,8 +294,12 @@ pub(super) fn record(
     let operation = &mut draft.operation;
     let number = u32::try_from(operation.attempts.len()).unwrap_or(u32::MAX).saturating_add(1);
     let fence = operation.fence.next();
-    let claim =
-        Claim { worker: offer.worker.clone(), fence, lease_expires_at: context.now.plus(facts.lease) };
+    let claim = Claim {
+        worker: offer.worker.clone(),
+        fence,
+        lease_expires_at: context.now.plus(facts.lease),
+        claim_id: None,
+    };
     let key = context.stored.recovery.key_format().map(|(format, _)| {
         crate::keys::derive(
             operation.account.as_str(),

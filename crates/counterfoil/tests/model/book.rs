@@ -125,6 +125,8 @@ impl Book {
             now,
             stored: operation.map(|_| Arc::new(self.tool.clone())),
             declared: self.declared.clone(),
+            subject_peers: Vec::new(),
+            whole: None,
             named: named.cloned().collect(),
             peers: peer.into_iter().filter(|peer| peer.unresolved).collect(),
             paused: None,

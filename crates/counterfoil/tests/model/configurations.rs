@@ -7,7 +7,7 @@ use counterfoil::keys::KeyFormat;
 use counterfoil::pointer::Pointer;
 use counterfoil::policy::{Budget, Carrier, HttpDeclaration, Tool};
 use counterfoil::recovery::{
-    KeyFacts, LookUpFacts, LookUpRequest, NoneFacts, Place, Recovery, ReferenceFacts, StoredErrors,
+    KeyFacts, LookUpBy, LookUpFacts, LookUpRequest, NoneFacts, Place, Recovery, ReferenceFacts, StoredErrors,
 };
 
 use super::book::TICK;
@@ -138,14 +138,14 @@ fn key(retention: u8, skew: u8) -> Recovery {
     })
 }
 
-fn request() -> LookUpRequest {
-    LookUpRequest {
+fn request() -> LookUpBy {
+    LookUpBy::Http(Box::new(LookUpRequest {
         method: "GET".to_owned(),
         url: "http://127.0.0.1/orders/{reference}".to_owned(),
         found: Pointer::parse("/id").unwrap(),
         count: None,
         must_match: Vec::new(),
-    }
+    }))
 }
 
 fn reference() -> Recovery {

@@ -26,6 +26,7 @@ fn claim(fence: u64) -> Claim {
         worker: WorkerName::parse("node-1").unwrap(),
         fence: FencingToken(fence),
         lease_expires_at: at(30_000),
+        claim_id: None,
     }
 }
 

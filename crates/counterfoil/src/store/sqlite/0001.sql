@@ -25,11 +25,16 @@ CREATE TABLE counterfoil_operations (
     action             TEXT NOT NULL,
     fingerprint        TEXT NOT NULL,
     task               TEXT,
+    subject            TEXT,
     stage              TEXT NOT NULL
         CHECK (stage IN ('prepared', 'in_progress', 'succeeded', 'rejected', 'unknown')),
     held               INTEGER NOT NULL,
     unresolved         INTEGER NOT NULL,
     released           INTEGER NOT NULL,
+    open               INTEGER NOT NULL,
+    succeeded_at       INTEGER,
+    rejected_as        TEXT,
+    replaced_by        TEXT,
     wish               INTEGER NOT NULL,
     due_at             INTEGER,
     receipt_expires_at INTEGER,
@@ -46,7 +51,8 @@ CREATE TABLE counterfoil_operations (
 );
 CREATE INDEX counterfoil_operations_time ON counterfoil_operations (account, created_at, id);
 CREATE INDEX counterfoil_operations_census ON counterfoil_operations (account, tool, stage, held);
-CREATE INDEX counterfoil_operations_peers ON counterfoil_operations (account, tool, action) WHERE unresolved = 1;
+CREATE INDEX counterfoil_operations_peers ON counterfoil_operations (account, tool, action) WHERE open = 1;
+CREATE INDEX counterfoil_operations_subject ON counterfoil_operations (account, subject) WHERE subject IS NOT NULL;
 CREATE INDEX counterfoil_operations_held ON counterfoil_operations (account, created_at, id) WHERE held = 1;
 CREATE INDEX counterfoil_operations_due ON counterfoil_operations (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX counterfoil_operations_unknown ON counterfoil_operations (account, created_at) WHERE stage = 'unknown';
@@ -61,6 +67,14 @@ CREATE TABLE counterfoil_keys (
     key     TEXT NOT NULL,
     id      TEXT NOT NULL,
     PRIMARY KEY (account, key, id)
+) WITHOUT ROWID;
+
+-- Which operation waits for which: when the holder is settled or released, whoever waits is due at once.
+CREATE TABLE counterfoil_waits (
+    account TEXT NOT NULL,
+    holder  TEXT NOT NULL,
+    id      TEXT NOT NULL,
+    PRIMARY KEY (account, holder, id)
 ) WITHOUT ROWID;
 
 CREATE TABLE counterfoil_evidence (

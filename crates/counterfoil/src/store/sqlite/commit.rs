@@ -14,7 +14,9 @@ use crate::guard::Peer;
 use crate::id::Account;
 use crate::operation::{Distinct, Operation};
 use crate::policy::Tool;
-use crate::snapshot::{Changes, Decided, EvidenceDraft, Existing, Link, PauseDraft, Snapshot, Verb, Write};
+use crate::snapshot::{
+    Changes, Decided, EvidenceDraft, Existing, Link, Other, PauseDraft, Snapshot, Verb, Write,
+};
 use crate::store::Change;
 use crate::time::Timestamp;
 
@@ -101,7 +103,7 @@ impl<'a> Commit<'a> {
         snapshot: &Snapshot,
         changes: Changes,
     ) -> Result<(), Failure> {
-        let Changes { operation, evidence, links, bucket, refusals, pause } = changes;
+        let Changes { operation, evidence, links, others, bucket, refusals, pause } = changes;
         let loaded = match &snapshot.existing {
             Existing::Operation(loaded) => Some(&**loaded),
             Existing::Nothing | Existing::Tombstone(_) => None,
@@ -130,6 +132,9 @@ impl<'a> Commit<'a> {
         }
         for link in links {
             self.link(account, id, link, now)?;
+        }
+        for other in others {
+            self.other(account, other, snapshot)?;
         }
         if let Some((name, level)) = bucket {
             self.wrote = true;
@@ -189,7 +194,55 @@ impl<'a> Commit<'a> {
             return Err(Failure::damaged("an operation changed inside a commit"));
         }
         row::insert_keys(self.connection, &operation, loaded)?;
+        self.waits(&operation, fresh)?;
         Ok(operation)
+    }
+
+    /// Keeps who waits for whom, and makes due whoever waited for this one, where it holds nobody back any more. It is
+    /// a hint: what is due asks the guards again.
+    fn waits(&mut self, operation: &Operation, fresh: bool) -> Result<(), Failure> {
+        let account = operation.account.as_str();
+        if !operation.state.is_final() {
+            let holders = operation.blocked_by.iter().chain(&operation.replaces).chain(&operation.inherits);
+            for holder in holders {
+                self.connection
+                    .prepare_cached(
+                        "INSERT OR IGNORE INTO counterfoil_waits (account, holder, id) VALUES (?1, ?2, ?3)",
+                    )?
+                    .execute((account, holder.as_str(), operation.id.as_str()))?;
+            }
+        }
+        if !fresh && (operation.state.is_final() || operation.released.is_some()) {
+            self.connection
+                .prepare_cached(
+                    "UPDATE counterfoil_operations SET due_at = ?3 WHERE account = ?1 AND stage = 'prepared' \
+                     AND wish = 1 AND id IN (SELECT id FROM counterfoil_waits WHERE account = ?1 AND holder = ?2)",
+                )?
+                .execute((account, operation.id.as_str(), self.now().as_millis()))?;
+        }
+        Ok(())
+    }
+
+    /// Another operation that changes with it. It was loaded in this commit, so its version is the one that is stored.
+    fn other(&mut self, account: &Account, other: Other, snapshot: &Snapshot) -> Result<(), Failure> {
+        let Other { mut operation, version, evidence } = other;
+        if operation.account != *account {
+            return Err(StoreError::Unavailable("a decision about another account".to_owned()).into());
+        }
+        operation.version = version + evidence.len() as u64;
+        operation.updated_at = snapshot.now;
+        let stored = self.policies.get(self.connection, &operation.tool, operation.policy_version)?;
+        let due_at = stored.and_then(|stored| crate::decide::due_at(&operation, &stored));
+        self.wrote = true;
+        if !row::update(self.connection, &operation, due_at, version)? {
+            return Err(Failure::damaged("an operation changed inside a commit"));
+        }
+        self.waits(&operation, false)?;
+        for (number, draft) in (version + 1..).zip(&evidence) {
+            self.append(account, Some((&operation, number)), draft, snapshot.now)?;
+        }
+        self.changed(&operation);
+        Ok(())
     }
 
     /// When the operation is due under the stricter of the stored and the current declaration.

@@ -337,8 +337,13 @@ mod tests {
         for (sql, index) in [
             (
                 "SELECT id FROM counterfoil_operations WHERE account = ?1 AND tool = ?2 AND action = ?3 \
-                 AND unresolved = 1",
+                 AND open = 1",
                 "counterfoil_operations_peers",
+            ),
+            (
+                "SELECT id FROM counterfoil_operations WHERE account = ?1 AND subject = ?2 \
+                 AND (open = 1 OR succeeded_at >= ?3)",
+                "counterfoil_operations_subject",
             ),
             (
                 "SELECT id FROM counterfoil_operations WHERE due_at IS NOT NULL AND due_at <= ?1 \

@@ -83,6 +83,8 @@ pub(super) fn final_one(
         declared: declared.clone(),
         peers: Vec::new(),
         named: Vec::new(),
+        subject_peers: Vec::new(),
+        whole: None,
         paused: None,
         paused_for: Duration::ZERO,
         refusals: 0,
@@ -168,6 +170,20 @@ impl View<'_> {
         };
         let bucket = needs.bucket.map(|name| self.bucket(name)).transpose()?.flatten();
         let named = self.named(needs, operation)?;
+        let subject = operation.and_then(|operation| operation.subject.as_ref()).or(needs.subject);
+        let subject_peers = match subject.filter(|_| needs.peers) {
+            Some(subject) => {
+                let since = operation.map_or(now, |operation| operation.created_at);
+                let mut peers = row::subject_peers(self.connection, needs.account, subject, since)?;
+                peers.retain(|peer| peer.id != *needs.id);
+                peers
+            }
+            None => Vec::new(),
+        };
+        let whole = match needs.whole {
+            Some(id) => row::find(self.connection, needs.account, id)?.map(Box::new),
+            None => None,
+        };
         let restored = self.pauses.iter().any(|pause| pause.restored);
         Ok(Snapshot {
             now,
@@ -175,6 +191,8 @@ impl View<'_> {
             declared,
             peers,
             named,
+            subject_peers,
+            whole,
             paused,
             paused_for,
             refusals,
@@ -214,14 +232,33 @@ impl View<'_> {
         if let Some(operation) = operation {
             ids.extend(&operation.blocked_by);
             ids.extend(operation.distinct_from.iter().map(|distinct| &distinct.id));
+            ids.extend(&operation.replaces);
+            ids.extend(&operation.inherits);
+            ids.extend(&operation.replaced_by);
         }
+        ids.extend(needs.whole);
         ids.sort();
         ids.dedup();
         let mut named = Vec::with_capacity(ids.len());
         for id in ids {
             named.extend(row::find_peer(self.connection, needs.account, id)?);
         }
+        self.replacements(needs.account, &mut named)?;
         Ok(named)
+    }
+
+    /// Follows the chains of replacements, so that whoever looks at `named` sees which one is live.
+    fn replacements(&self, account: &Account, named: &mut Vec<Peer>) -> Result<(), Failure> {
+        let mut at = 0;
+        while let Some(peer) = named.get(at) {
+            at += 1;
+            if let Some(next) = peer.replaced_by.clone()
+                && !named.iter().any(|known| known.id == next)
+            {
+                named.extend(row::find_peer(self.connection, account, &next)?);
+            }
+        }
+        Ok(())
     }
 
     fn refusals(&self, tool: &str, scope: &str) -> Result<u32, Failure> {

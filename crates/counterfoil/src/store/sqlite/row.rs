@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::failure::{Failure, signed, unsigned};
 use crate::fingerprint::{Arguments, Fingerprint};
 use crate::guard::{Peer, Stage};
-use crate::id::{Account, FencingToken, OperationId, Principal, Task, ToolName};
-use crate::operation::{Approval, Attempt, Body, Decision, Distinct, Operation, Receipt};
+use crate::id::{Account, FencingToken, OperationId, Principal, Subject, Task, ToolName};
+use crate::operation::{
+    Approval, Attempt, Body, Claim, Decision, Distinct, LookUp, Operation, Receipt, RejectionCode,
+};
 use crate::pointer::Pointer;
 use crate::snapshot::Grave;
 use crate::state::State;
@@ -17,11 +19,33 @@ use crate::time::Timestamp;
 
 /// The columns that [`read`] expects, in its order. `result` may stand as `NULL` where a list leaves it out.
 pub(super) const COLUMNS: &str = "account, id, tool, action, fingerprint, task, wish, receipt_expires_at, created_at, \
-     updated_at, version, policy_version, body, arguments";
+     updated_at, version, policy_version, body, arguments, subject";
 
 /// What has no column of its own.
 #[derive(Serialize, Deserialize)]
 struct Rest<'a> {
+    #[serde(default, skip_serializing_if = "is_none")]
+    replaces: Cow<'a, Option<OperationId>>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    inherits: Cow<'a, [OperationId]>,
+    #[serde(default, skip_serializing_if = "is_none")]
+    replaced_by: Cow<'a, Option<OperationId>>,
+    #[serde(default, skip_serializing_if = "not")]
+    overtaken: bool,
+    #[serde(default)]
+    earlier_keys: u32,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    look_ups: Cow<'a, [LookUp]>,
+    #[serde(default, skip_serializing_if = "is_none")]
+    investigation: Cow<'a, Option<Claim>>,
+    #[serde(default, skip_serializing_if = "not")]
+    asks: bool,
+    #[serde(default, skip_serializing_if = "not")]
+    another_allowed: bool,
+    #[serde(default, skip_serializing_if = "is_none")]
+    contradiction: Cow<'a, Option<Receipt>>,
+    #[serde(default)]
+    remind_at: Option<Timestamp>,
     distinct_declared: Cow<'a, [OperationId]>,
     distinct_from: Cow<'a, [Distinct]>,
     accepted_by: Cow<'a, Option<String>>,
@@ -37,12 +61,28 @@ struct Rest<'a> {
     released: Cow<'a, Option<Decision>>,
 }
 
+fn is_none<T: Clone>(value: &Cow<'_, Option<T>>) -> bool {
+    value.is_none()
+}
+
+fn is_empty<T: Clone>(list: &Cow<'_, [T]>) -> bool {
+    list.is_empty()
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn not(flag: &bool) -> bool {
+    !*flag
+}
+
 /// An operation cut into its columns.
 struct Cells<'a> {
     body: String,
     result: Option<String>,
     reference: Option<&'a str>,
     held: bool,
+    open: bool,
+    succeeded_at: Option<Timestamp>,
+    rejected_as: Option<&'static str>,
     stage: Stage,
 }
 
@@ -56,6 +96,18 @@ fn cells(operation: &Operation) -> Result<Cells<'_>, Failure> {
         fingerprint: _,
         action: _,
         task: _,
+        subject: _,
+        replaces,
+        inherits,
+        replaced_by,
+        overtaken,
+        earlier_keys,
+        look_ups,
+        investigation,
+        asks,
+        another_allowed,
+        contradiction,
+        remind_at,
         distinct_declared,
         distinct_from,
         accepted_by,
@@ -78,6 +130,17 @@ fn cells(operation: &Operation) -> Result<Cells<'_>, Failure> {
     } = operation;
     let (lean, result) = split(state);
     let rest = Rest {
+        replaces: Cow::Borrowed(replaces),
+        inherits: Cow::Borrowed(inherits),
+        replaced_by: Cow::Borrowed(replaced_by),
+        overtaken: *overtaken,
+        earlier_keys: *earlier_keys,
+        look_ups: Cow::Borrowed(look_ups),
+        investigation: Cow::Borrowed(investigation),
+        asks: *asks,
+        another_allowed: *another_allowed,
+        contradiction: Cow::Borrowed(contradiction),
+        remind_at: *remind_at,
         distinct_declared: Cow::Borrowed(distinct_declared),
         distinct_from: Cow::Borrowed(distinct_from),
         accepted_by: Cow::Borrowed(accepted_by),
@@ -92,12 +155,16 @@ fn cells(operation: &Operation) -> Result<Cells<'_>, Failure> {
         duplicate_suspected: *duplicate_suspected,
         released: Cow::Borrowed(released),
     };
+    let peer = Peer::from(operation);
     Ok(Cells {
         body: serde_json::to_string(&rest)?,
         result: result.map(serde_json::to_string).transpose()?,
         reference: state.receipt().and_then(|receipt| receipt.reference.as_deref()),
         held: state.hold().is_some() || *duplicate_suspected,
-        stage: Peer::from(operation).stage,
+        open: operation.unresolved() || (operation.released.is_some() && peer.stage == Stage::Unknown),
+        succeeded_at: peer.succeeded_at,
+        rejected_as: peer.rejected_as.map(RejectionCode::label),
+        stage: peer.stage,
     })
 }
 
@@ -139,7 +206,7 @@ pub(super) fn read(row: &Row<'_>) -> Result<Operation, Failure> {
     let rest: Rest<'_> = serde_json::from_str(text(12)?)?;
     let mut state = rest.state.into_owned();
     if let State::Succeeded(Receipt { result: Some(result), .. }) = &mut state
-        && let Some(body) = row.get::<_, Option<String>>(14)?
+        && let Some(body) = row.get::<_, Option<String>>(15)?
     {
         result.body = Some(serde_json::from_str(&body)?);
     }
@@ -151,6 +218,18 @@ pub(super) fn read(row: &Row<'_>) -> Result<Operation, Failure> {
         fingerprint: print(4)?,
         action: print(3)?,
         task: row.get::<_, Option<String>>(5)?.map(|task| Task::from_stored(&task)),
+        subject: row.get::<_, Option<String>>(14)?.map(|subject| Subject::from_stored(&subject)),
+        replaces: rest.replaces.into_owned(),
+        inherits: rest.inherits.into_owned(),
+        replaced_by: rest.replaced_by.into_owned(),
+        overtaken: rest.overtaken,
+        earlier_keys: rest.earlier_keys,
+        look_ups: rest.look_ups.into_owned(),
+        investigation: rest.investigation.into_owned(),
+        asks: rest.asks,
+        another_allowed: rest.another_allowed,
+        contradiction: rest.contradiction.into_owned(),
+        remind_at: rest.remind_at,
         distinct_declared: rest.distinct_declared.into_owned(),
         distinct_from: rest.distinct_from.into_owned(),
         accepted_by: rest.accepted_by.into_owned(),
@@ -181,7 +260,7 @@ pub(super) fn find(
 ) -> Result<Option<Operation>, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT account, id, tool, action, fingerprint, task, wish, receipt_expires_at, created_at, updated_at, \
-         version, policy_version, body, arguments, result \
+         version, policy_version, body, arguments, subject, result \
          FROM counterfoil_operations WHERE account = ?1 AND id = ?2",
     )?;
     let mut rows = statement.query((account.as_str(), id.as_str()))?;
@@ -195,16 +274,17 @@ pub(super) fn find_peer(
     id: &OperationId,
 ) -> Result<Option<Peer>, Failure> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, task, stage, unresolved, released, created_at FROM counterfoil_operations \
-         WHERE account = ?1 AND id = ?2 \
+        "SELECT id, task, stage, unresolved, released, created_at, succeeded_at, rejected_as, replaced_by \
+         FROM counterfoil_operations WHERE account = ?1 AND id = ?2 \
          UNION ALL \
-         SELECT id, NULL, stage, 0, 0, closed_at FROM counterfoil_tombstones WHERE account = ?1 AND id = ?2",
+         SELECT id, NULL, stage, 0, 0, closed_at, NULL, NULL, NULL FROM counterfoil_tombstones \
+         WHERE account = ?1 AND id = ?2",
     )?;
     let mut rows = statement.query((account.as_str(), id.as_str()))?;
     rows.next()?.map(read_peer).transpose()
 }
 
-/// Every unresolved operation with this action.
+/// Every operation with this action that is unresolved, or released while nobody knows whether it worked.
 pub(super) fn peers(
     connection: &Connection,
     account: &Account,
@@ -212,8 +292,8 @@ pub(super) fn peers(
     action: Fingerprint,
 ) -> Result<Vec<Peer>, Failure> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, task, stage, unresolved, released, created_at FROM counterfoil_operations \
-         WHERE account = ?1 AND tool = ?2 AND action = ?3 AND unresolved = 1",
+        "SELECT id, task, stage, unresolved, released, created_at, succeeded_at, rejected_as, replaced_by \
+         FROM counterfoil_operations WHERE account = ?1 AND tool = ?2 AND action = ?3 AND open = 1",
     )?;
     let mut rows = statement.query((account.as_str(), tool.as_str(), action.to_string()))?;
     let mut peers = Vec::new();
@@ -223,7 +303,7 @@ pub(super) fn peers(
     Ok(peers)
 }
 
-/// Every unresolved operation that has another action as it is stored, but this one where `volatile` is left out: it was
+/// As [`peers`], but every one that has another action as it is stored, but this one where `volatile` is left out: it was
 /// prepared under a declaration that left out something else.
 pub(super) fn peers_compared_anew(
     connection: &Connection,
@@ -234,16 +314,35 @@ pub(super) fn peers_compared_anew(
     volatile: &[Pointer],
 ) -> Result<Vec<Peer>, Failure> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, task, stage, unresolved, released, created_at, arguments FROM counterfoil_operations \
-         WHERE account = ?1 AND tool = ?2 AND action <> ?3 AND unresolved = 1",
+        "SELECT id, task, stage, unresolved, released, created_at, succeeded_at, rejected_as, replaced_by, arguments \
+         FROM counterfoil_operations WHERE account = ?1 AND tool = ?2 AND action <> ?3 AND open = 1",
     )?;
     let mut rows = statement.query((account.as_str(), tool.as_str(), stored.to_string()))?;
     let mut peers = Vec::new();
     while let Some(row) = rows.next()? {
-        let arguments = Arguments::from_stored(row.get(6)?);
+        let arguments = Arguments::from_stored(row.get(9)?);
         if arguments.fingerprint(tool.as_str(), volatile) == anew {
             peers.push(read_peer(row)?);
         }
+    }
+    Ok(peers)
+}
+
+/// Every other operation with this subject that is open, or succeeded at or after `since`.
+pub(super) fn subject_peers(
+    connection: &Connection,
+    account: &Account,
+    subject: &Subject,
+    since: Timestamp,
+) -> Result<Vec<Peer>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, task, stage, unresolved, released, created_at, succeeded_at, rejected_as, replaced_by \
+         FROM counterfoil_operations WHERE account = ?1 AND subject = ?2 AND (open = 1 OR succeeded_at >= ?3)",
+    )?;
+    let mut rows = statement.query((account.as_str(), subject.as_str(), since.as_millis()))?;
+    let mut peers = Vec::new();
+    while let Some(row) = rows.next()? {
+        peers.push(read_peer(row)?);
     }
     Ok(peers)
 }
@@ -256,6 +355,14 @@ fn read_peer(row: &Row<'_>) -> Result<Peer, Failure> {
         unresolved: row.get(3)?,
         released: row.get(4)?,
         created_at: Timestamp::from_millis(row.get(5)?),
+        succeeded_at: row.get::<_, Option<i64>>(6)?.map(Timestamp::from_millis),
+        rejected_as: row
+            .get::<_, Option<String>>(7)?
+            .map(|code| {
+                RejectionCode::parse(&code).ok_or_else(|| Failure::damaged("a rejection has no code"))
+            })
+            .transpose()?,
+        replaced_by: row.get::<_, Option<String>>(8)?.map(|id| OperationId::from_stored(&id)),
     })
 }
 
@@ -290,10 +397,10 @@ pub(super) fn insert(
     let mut statement = connection.prepare_cached(
         "INSERT INTO counterfoil_operations (account, id, tool, action, fingerprint, task, stage, held, unresolved, \
          released, wish, due_at, receipt_expires_at, created_at, updated_at, version, policy_version, attempts, \
-         reference, body, arguments, result) \
+         reference, body, arguments, result, subject, open, succeeded_at, rejected_as, replaced_by) \
          VALUES (:account, :id, :tool, :action, :fingerprint, :task, :stage, :held, :unresolved, :released, :wish, \
          :due_at, :receipt_expires_at, :created_at, :updated_at, :version, :policy_version, :attempts, :reference, \
-         :body, :arguments, :result)",
+         :body, :arguments, :result, :subject, :open, :succeeded_at, :rejected_as, :replaced_by)",
     )?;
     statement.execute(named_params! {
         ":account": operation.account.as_str(),
@@ -318,6 +425,11 @@ pub(super) fn insert(
         ":body": cells.body,
         ":arguments": operation.arguments.as_str(),
         ":result": cells.result,
+        ":subject": operation.subject.as_ref().map(Subject::as_str),
+        ":open": cells.open,
+        ":succeeded_at": cells.succeeded_at.map(Timestamp::as_millis),
+        ":rejected_as": cells.rejected_as,
+        ":replaced_by": operation.replaced_by.as_ref().map(OperationId::as_str),
     })?;
     Ok(())
 }
@@ -334,7 +446,8 @@ pub(super) fn update(
         "UPDATE counterfoil_operations SET stage = :stage, held = :held, unresolved = :unresolved, \
          released = :released, wish = :wish, due_at = :due_at, receipt_expires_at = :receipt_expires_at, \
          updated_at = :updated_at, version = :version, policy_version = :policy_version, attempts = :attempts, \
-         reference = :reference, body = :body, result = :result \
+         reference = :reference, body = :body, result = :result, open = :open, succeeded_at = :succeeded_at, \
+         rejected_as = :rejected_as, replaced_by = :replaced_by \
          WHERE account = :account AND id = :id AND version = :expected",
     )?;
     let rows = statement.execute(named_params! {
@@ -355,6 +468,10 @@ pub(super) fn update(
         ":reference": cells.reference,
         ":body": cells.body,
         ":result": cells.result,
+        ":open": cells.open,
+        ":succeeded_at": cells.succeeded_at.map(Timestamp::as_millis),
+        ":rejected_as": cells.rejected_as,
+        ":replaced_by": operation.replaced_by.as_ref().map(OperationId::as_str),
     })?;
     Ok(rows == 1)
 }
