@@ -113,7 +113,7 @@ pub fn send_allowed(
         && context.kind_changed()
     {
         let closed = [context.stored, current].into_iter().any(|tool| {
-            let until = tool.recovery.send_allowed_until(&operation.attempts);
+            let until = tool.recovery.send_allowed_until(operation.attempts_under_key());
             until.is_some_and(|until| at.plus(facts.send_window()) >= until)
         });
         if closed {
@@ -128,7 +128,7 @@ pub fn send_allowed(
 /// # Errors
 /// Why not.
 pub fn send_rule(operation: &Operation, facts: &Tool, at: Timestamp) -> Result<(), HoldReason> {
-    facts.recovery.may_send_again(&operation.attempts, at, facts.send_window())
+    facts.recovery.may_send_again(operation.attempts_under_key(), at, facts.send_window())
 }
 
 /// Whether an attempt's sender may still be reading the answer.
@@ -432,6 +432,11 @@ fn prepared_step(operation: &Operation, waiting: &Waiting, context: &Context<'_>
 /// destination can move it.
 #[must_use]
 pub fn due_at(operation: &Operation, facts: &Tool) -> Option<Timestamp> {
+    let reminder = operation.remind_at.filter(|_| !operation.state.is_final());
+    [step_due_at(operation, facts), reminder].into_iter().flatten().min()
+}
+
+fn step_due_at(operation: &Operation, facts: &Tool) -> Option<Timestamp> {
     match &operation.state {
         State::InProgress(claim) => Some(claim.lease_expires_at),
         State::Succeeded(_) | State::Rejected(_) => None,
@@ -450,6 +455,9 @@ pub fn due_at(operation: &Operation, facts: &Tool) -> Option<Timestamp> {
             };
             let lapse = match operation.started() {
                 false => Some(operation.created_at.plus(facts.retention)),
+                true if operation.another_allowed => {
+                    facts.recovery.send_allowed_until(operation.attempts_under_key())
+                }
                 true => Spent::by(&operation.attempts, Duration::ZERO).ends_at(&facts.budget),
             };
             let undecided = asks && operation.approval.is_none();

@@ -13,8 +13,10 @@ use crate::random::{Random, SeededRandom};
 use crate::snapshot::{Declarations, Existing, Verb, View};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::{Change, EvidenceRow, Filter, Page};
-use crate::time::{Clock, SystemClock};
-use crate::verbs::{Approve, Deny, Offer, Prepare, PrepareReply, Withdraw};
+use crate::time::{Clock, SystemClock, Timestamp};
+use crate::verbs::{
+    AddNote, Approve, Deny, Offer, Prepare, PrepareReply, Release, Resolve, Verdict, Withdraw, Words,
+};
 use crate::waiters::Waiters;
 
 /// A ledger. Clones share it.
@@ -344,6 +346,52 @@ impl Ledger {
     pub async fn withdraw(&self, caller: &Caller, id: OperationId) -> Result<View, Error> {
         let verb = Withdraw { caller: caller.clone(), id, declared: self.declared() };
         self.inner.store.commit(verb).await
+    }
+
+    /// A person settles an operation.
+    ///
+    /// # Errors
+    /// As [`Resolve`].
+    pub async fn resolve(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        verdict: Verdict,
+        note: Words,
+        if_version: Option<u64>,
+    ) -> Result<View, Error> {
+        let declared = self.declared();
+        self.inner.store.commit(Resolve { caller: caller.clone(), id, verdict, note, if_version, declared }).await
+    }
+
+    /// An approver lets later operations with this action or subject pass.
+    ///
+    /// # Errors
+    /// As [`Release`].
+    pub async fn release(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        note: Words,
+        if_version: Option<u64>,
+    ) -> Result<View, Error> {
+        let declared = self.declared();
+        self.inner.store.commit(Release { caller: caller.clone(), id, note, if_version, declared }).await
+    }
+
+    /// A person writes down what they found so far, and may ask to be reminded.
+    ///
+    /// # Errors
+    /// As [`AddNote`].
+    pub async fn add_note(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        text: Words,
+        remind_at: Option<Timestamp>,
+    ) -> Result<View, Error> {
+        let declared = self.declared();
+        self.inner.store.commit(AddNote { caller: caller.clone(), id, text, remind_at, declared }).await
     }
 
     /// Opens the transaction door inside the application's own transaction on the ledger's file: `effect` runs only if

@@ -445,8 +445,9 @@ pub fn next(state: &State, facts: Facts, event: &Event) -> Result<Next, IllegalE
             | State::Succeeded(_)
             | State::Rejected(_) => illegal,
         },
+        // More than one record is more than nobody can tell: a person names the one that is ours.
         Event::Abandoned(closed) => match state {
-            State::Unknown(Open { closed: None, .. }) => Ok(becomes(State::Unknown(Open {
+            State::Unknown(Open { closed: None, .. }) if !facts.duplicate_suspected => Ok(becomes(State::Unknown(Open {
                 not_before: None,
                 hold: None,
                 closed: Some(closed.clone()),

@@ -6,7 +6,7 @@ use crate::error::Refusal;
 use crate::id::FencingToken;
 use crate::operation::{Attempt, AttemptOutcome, Operation, Rejection, RejectionCode};
 use crate::snapshot::{Actor, Changes, EvidenceDraft, Write};
-use crate::state::{Event, Facts, Suspicion, next};
+use crate::state::{Event, Facts, State, Suspicion, next};
 use crate::time::Timestamp;
 
 /// The operation and what is to be written of it.
@@ -26,6 +26,11 @@ impl Draft {
     /// A stored operation.
     pub(super) fn of(operation: &Operation, now: Timestamp) -> Self {
         Self { operation: operation.clone(), changes: Changes::default(), now, created: false }
+    }
+
+    /// When it is worked on.
+    pub(super) fn now(&self) -> Timestamp {
+        self.now
     }
 
     /// Appends evidence; the operation's version grows with each row.
@@ -52,7 +57,13 @@ impl Draft {
         let next = next(&operation.state, facts, event)?;
         match next.suspect {
             Suspicion::AsBefore => {}
-            Suspicion::Raised => operation.duplicate_suspected = true,
+            Suspicion::Raised => {
+                operation.duplicate_suspected = true;
+                // A proof that moves nothing is kept for the person who looks.
+                if let (Event::Proved(receipt), None) = (event, &next.state) {
+                    operation.contradiction.get_or_insert_with(|| receipt.clone());
+                }
+            }
             Suspicion::Cleared => operation.duplicate_suspected = false,
         }
         if let Some(state) = next.state {
@@ -75,7 +86,13 @@ impl Draft {
     /// Sets the end of retention for a state that has just become final.
     pub(super) fn finish(&mut self, retention: std::time::Duration) {
         let operation = &mut self.operation;
-        operation.receipt_expires_at = match operation.state.is_final() {
+        // What a person closed counts as final once they have also let go of it.
+        let over = match &operation.state {
+            State::Succeeded(_) | State::Rejected(_) => true,
+            State::Unknown(open) => open.closed.is_some() && operation.released.is_some(),
+            State::Prepared(_) | State::InProgress(_) => false,
+        };
+        operation.receipt_expires_at = match over {
             // Counted from the first time it became final; a flagged one is kept until somebody has looked.
             true if operation.duplicate_suspected => None,
             true => operation.receipt_expires_at.or(Some(self.now.plus(retention))),

@@ -8,6 +8,7 @@ mod prepare;
 mod report;
 mod start;
 mod transaction;
+mod verdict;
 
 pub use approval::{Approve, Deny, Withdraw};
 pub use pass::{Passed, Tick};
@@ -15,3 +16,4 @@ pub use prepare::{Prepare, PrepareReply};
 pub use report::{Renew, Report, ReportReply};
 pub use start::{Begun, Offer, Start, StartReply};
 pub use transaction::{Enter, Entered, Finish};
+pub use verdict::{AddNote, Release, Resolve, Verdict, Words};

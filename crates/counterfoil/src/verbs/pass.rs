@@ -60,6 +60,7 @@ impl Verb for Tick {
 /// One pass over the draft.
 pub(super) fn pass(draft: &mut Draft, context: &Context<'_>, random: u64) -> Result<(), Refusal> {
     let facts = context.facts();
+    remind(draft, context);
     match &draft.operation.state {
         State::Succeeded(_) | State::Rejected(_) => Ok(()),
         State::InProgress(claim) if context.now < claim.lease_expires_at => Ok(()),
@@ -88,10 +89,20 @@ pub(super) fn pass(draft: &mut Draft, context: &Context<'_>, random: u64) -> Res
     }
 }
 
-/// Whether budget and destination allow another copy right now.
+/// The reminder that a person asked for, while there is still something to find out.
+fn remind(draft: &mut Draft, context: &Context<'_>) {
+    let due = draft.operation.remind_at.is_some_and(|at| context.now >= at);
+    if due && !draft.operation.state.is_final() {
+        draft.operation.remind_at = None;
+        draft.note("reminder", Actor::Rule, json!({}));
+    }
+}
+
+/// Whether budget and destination allow another copy right now. An attempt that a person allowed lies outside the
+/// budget, never outside what the destination can bear.
 pub(super) fn may_send_now(draft: &Draft, context: &Context<'_>, facts: &Tool) -> bool {
     let spent = Spent::by(&draft.operation.attempts, context.paused_for);
-    spent.allows(&facts.budget, context.now)
+    (draft.operation.another_allowed || spent.allows(&facts.budget, context.now))
         && decide::send_allowed(&draft.operation, facts, context, context.now).is_ok()
 }
 

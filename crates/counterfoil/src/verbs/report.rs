@@ -232,7 +232,7 @@ impl Report {
         }
         attempt.ended_at = Some(context.now);
         attempt.duplicate_of_ours = finding.meaning == Meaning::DuplicateOfOurs;
-        attempt.counts = !finding.stopped && !finding.credential_refused;
+        attempt.counts = attempt.counts && !finding.stopped && !finding.credential_refused;
         attempt.settled = match finding.outcome() {
             AttemptOutcome::NotSent
             | AttemptOutcome::NotProcessed

@@ -178,7 +178,7 @@ pub(super) fn begin(
     };
     let Some((_, current)) = context.current else { return Ok(Begun::NotNow) };
     let operation = &draft.operation;
-    if operation.policy_version != offer.policy_version {
+    if operation.policy_version != offer.policy_version || made_under_earlier_key(draft, offer) {
         return Ok(Begun::Rebuild);
     }
     // What the guard held back, or nobody asked for, waits until somebody asks.
@@ -214,9 +214,16 @@ pub(super) fn begin(
     record(draft, context, &facts, offer)
 }
 
+/// A request that was made before a person allowed another attempt under a new key still carries the old one.
+fn made_under_earlier_key(draft: &Draft, offer: &Offer) -> bool {
+    let earlier = usize::try_from(draft.operation.earlier_keys).unwrap_or(usize::MAX);
+    draft.operation.attempts.iter().take(earlier).any(|made| made.request_digest == offer.request_digest)
+}
+
 /// A credential of another vendor account, or a request that is no longer the first one, must not be sent.
 fn changed_request(draft: &Draft, offer: &Offer) -> Option<HoldReason> {
-    let first = draft.operation.attempts.first()?;
+    // A new key makes another request; what went before under another one is settled.
+    let first = draft.operation.attempts_under_key().first();
     // An attempt that is proved unprocessed reached no vendor account: a credential that was mended may differ.
     let reached = draft.operation.attempts.iter().find(|attempt| match attempt.outcome {
         Some(AttemptOutcome::NotSent | AttemptOutcome::NotProcessed) => false,
@@ -231,7 +238,7 @@ fn changed_request(draft: &Draft, offer: &Offer) -> Option<HoldReason> {
     });
     if reached.is_some_and(|reached| reached.scope != offer.scope) {
         Some(HoldReason::ScopeChanged)
-    } else if first.request_digest != offer.request_digest {
+    } else if first.is_some_and(|first| first.request_digest != offer.request_digest) {
         Some(HoldReason::RequestChanged)
     } else {
         None
@@ -311,6 +318,8 @@ pub(super) fn record(
     draft.apply(&Event::Started(claim), None)?;
     let operation = &mut draft.operation;
     operation.fence = fence;
+    // One attempt, whatever becomes of it.
+    let outside_budget = std::mem::take(&mut operation.another_allowed);
     let attempt = Attempt {
         number,
         worker: offer.worker.clone(),
@@ -321,7 +330,7 @@ pub(super) fn record(
         ended_at: None,
         outcome: None,
         settled: false,
-        counts: true,
+        counts: !outside_budget,
         marker: None,
         status: None,
         error: None,
