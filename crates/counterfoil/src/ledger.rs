@@ -361,7 +361,10 @@ impl Ledger {
         if_version: Option<u64>,
     ) -> Result<View, Error> {
         let declared = self.declared();
-        self.inner.store.commit(Resolve { caller: caller.clone(), id, verdict, note, if_version, declared }).await
+        self.inner
+            .store
+            .commit(Resolve { caller: caller.clone(), id, verdict, note, if_version, declared })
+            .await
     }
 
     /// An approver lets later operations with this action or subject pass.

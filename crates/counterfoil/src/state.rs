@@ -447,11 +447,13 @@ pub fn next(state: &State, facts: Facts, event: &Event) -> Result<Next, IllegalE
         },
         // More than one record is more than nobody can tell: a person names the one that is ours.
         Event::Abandoned(closed) => match state {
-            State::Unknown(Open { closed: None, .. }) if !facts.duplicate_suspected => Ok(becomes(State::Unknown(Open {
-                not_before: None,
-                hold: None,
-                closed: Some(closed.clone()),
-            }))),
+            State::Unknown(Open { closed: None, .. }) if !facts.duplicate_suspected => {
+                Ok(becomes(State::Unknown(Open {
+                    not_before: None,
+                    hold: None,
+                    closed: Some(closed.clone()),
+                })))
+            }
             State::Unknown(_)
             | State::Prepared(_)
             | State::InProgress(_)

@@ -200,8 +200,8 @@ impl World {
                 self.operations.get(&(needs.account.clone(), id.clone())).cloned().map(Box::new)
             }),
             paused: match (stopped, self.clock_in_doubt) {
-                (true, _) => Some(PauseReason::Paused),
-                (false, true) => Some(PauseReason::Clock),
+                (_, true) => Some(PauseReason::Clock),
+                (true, false) => Some(PauseReason::Paused),
                 (false, false) => None,
             },
             paused_for: self.paused_for(operation),

@@ -223,7 +223,9 @@ impl Resolve {
         let lingers = lingers_until(operation, context.now);
         let in_doubt = context.paused == Some(PauseReason::Clock);
         if context.now <= bound || in_doubt || lingers.is_some() {
-            return Err(Refusal::TooEarly { not_before: Some(lingers.map_or(bound, |until| until.max(bound))) });
+            return Err(Refusal::TooEarly {
+                not_before: Some(lingers.map_or(bound, |until| until.max(bound))),
+            });
         }
         for attempt in &mut draft.operation.attempts {
             attempt.settled = true;
@@ -253,8 +255,7 @@ impl Resolve {
         self.absent(draft, context, facts)?;
         if needs_new_key(&draft.operation, facts, context.now) {
             draft.operation.key_generation = draft.operation.key_generation.saturating_add(1);
-            draft.operation.earlier_keys =
-                u32::try_from(draft.operation.attempts.len()).unwrap_or(u32::MAX);
+            draft.operation.earlier_keys = u32::try_from(draft.operation.attempts.len()).unwrap_or(u32::MAX);
         }
         draft.operation.another_allowed = true;
         draft.apply(&Event::AnotherAllowed(Waiting::default()), None)

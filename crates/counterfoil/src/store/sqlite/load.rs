@@ -149,10 +149,11 @@ impl View<'_> {
             }
             None => Duration::ZERO,
         };
-        let paused = if self.pauses.iter().any(|pause| pause.covers(tool, scope)) {
-            Some(PauseReason::Paused)
-        } else if self.clocks.in_doubt(now, self.newest) {
+        // A doubt of the clock goes first: a pause must not hide it from whoever waits for an instant.
+        let paused = if self.clocks.in_doubt(now, self.newest) {
             Some(PauseReason::Clock)
+        } else if self.pauses.iter().any(|pause| pause.covers(tool, scope)) {
+            Some(PauseReason::Paused)
         } else {
             None
         };
