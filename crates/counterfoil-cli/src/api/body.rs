@@ -7,7 +7,8 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use counterfoil::fingerprint::ArgumentsError;
 use counterfoil::json::{self, Content, JsonError, JsonReason, Member, Node};
-use counterfoil::{Arguments, Fingerprint, OperationId, Task, ToolName};
+use counterfoil::verbs::{Verdict, Words};
+use counterfoil::{Arguments, Fingerprint, OperationId, Task, Timestamp, ToolName};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt as _;
 
@@ -33,7 +34,7 @@ const DISTINCT: usize = 100;
 const NOTE: usize = 4096;
 
 /// Members that decide a send and come with a later version: refused, never ignored.
-const LATER: [&str; 4] = ["subject", "replaces", "claim", "allow_another_attempt"];
+const LATER: [&str; 3] = ["subject", "replaces", "claim"];
 
 /// Reads a body that holds arguments.
 ///
@@ -220,6 +221,80 @@ impl ApproveBody {
     }
 }
 
+/// What a person settles.
+#[derive(Debug)]
+pub(super) struct ResolveBody {
+    /// What was established.
+    pub(super) verdict: Verdict,
+    /// How.
+    pub(super) note: Words,
+    /// The version that was shown.
+    pub(super) if_version: Option<u64>,
+}
+
+impl ResolveBody {
+    /// Takes a verdict apart.
+    ///
+    /// # Errors
+    /// `invalid-request`.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Problem> {
+        let root = parse(bytes, SHALLOW)?;
+        let known = ["verdict", "reference", "note", "allow_another_attempt", "if_version"];
+        let body = Object::new(&root, &known)?;
+        let text = body.text("verdict")?.unwrap_or_default();
+        let (reference, another) = (body.node("reference"), body.flag("allow_another_attempt")?);
+        let verdict = match text {
+            "succeeded" => Verdict::Succeeded { reference: body.words("reference")? },
+            "confirmed_absent" => Verdict::ConfirmedAbsent { allow_another_attempt: another },
+            "abandoned" => Verdict::Abandoned,
+            "acknowledged" => Verdict::Acknowledged,
+            _ => {
+                let detail = "The member `verdict` is missing or none of the verdicts.";
+                return Err(Problem::invalid(detail)
+                    .hint("Verdicts: succeeded, confirmed_absent, abandoned, acknowledged."));
+            }
+        };
+        let (may_name, may_allow) = match verdict {
+            Verdict::Succeeded { .. } => (true, false),
+            Verdict::ConfirmedAbsent { .. } => (false, true),
+            Verdict::Abandoned | Verdict::Acknowledged => (false, false),
+        };
+        for (stands, name) in [
+            (reference.is_some() && !may_name, "reference"),
+            (another && !may_allow, "allow_another_attempt"),
+        ] {
+            if stands {
+                return Err(Problem::invalid(format!("The member `{name}` does not go with this verdict.")));
+            }
+        }
+        Ok(Self { verdict, note: body.words("note")?, if_version: body.whole("if_version")? })
+    }
+}
+
+/// The note of a release, and the version that was shown.
+///
+/// # Errors
+/// `invalid-request`.
+pub(super) fn release(bytes: &[u8]) -> Result<(Words, Option<u64>), Problem> {
+    let root = parse(bytes, SHALLOW)?;
+    let body = Object::new(&root, &["note", "if_version"])?;
+    Ok((body.words("note")?, body.whole("if_version")?))
+}
+
+/// The text of a note, and when its writer wants to be reminded.
+///
+/// # Errors
+/// `invalid-request`.
+pub(super) fn note(bytes: &[u8]) -> Result<(Words, Option<Timestamp>), Problem> {
+    let root = parse(bytes, SHALLOW)?;
+    let body = Object::new(&root, &["text", "remind_at"])?;
+    let remind_at = body.text("remind_at")?.map(|text| {
+        Timestamp::parse(text)
+            .ok_or_else(|| Problem::invalid("The member `remind_at` is no RFC 3339 time in UTC."))
+    });
+    Ok((body.words("text")?, remind_at.transpose()?))
+}
+
 /// The one text that a denial, a pause or a resume must carry.
 ///
 /// # Errors
@@ -354,6 +429,16 @@ impl<'n, 'a> Object<'n, 'a> {
     fn text(&self, name: &str) -> Result<Option<&'n str>, Problem> {
         let wrong = || Problem::invalid(format!("The member `{name}` is not a text."));
         self.node(name).map(|node| node.as_str().ok_or_else(wrong)).transpose()
+    }
+
+    /// A text that must be there and say something.
+    fn words(&self, name: &str) -> Result<Words, Problem> {
+        Words::parse(self.text(name)?.unwrap_or_default()).ok_or_else(|| {
+            Problem::invalid(format!(
+                "The member `{name}` is missing, empty or longer than {} bytes.",
+                Words::MOST
+            ))
+        })
     }
 
     fn flag(&self, name: &str) -> Result<bool, Problem> {

@@ -25,24 +25,22 @@ pub(super) async fn approve(State(app): State<App>, request: Request) -> Result<
     let decided =
         app.ledger().approve(&session.caller, id.clone(), fingerprint, acknowledges, if_version).await;
     // A command that only decides does not stay to see an attempt through.
-    if let Ok(view) = &decided
-        && !session.is_own()
-        && view.operation.wish
-        && view.next.action == Action::Retry
-    {
-        carry_on(&app, view);
-    }
+    carry_on(&app, &session, &decided);
     told(&app, &session, decided, &id).await
 }
 
-/// An approval starts what carries a standing wish. Nobody waits for it here; where it fails, the executor's next round
+/// An approval, or a verdict that allows another attempt, starts what carries a standing wish. Nobody waits for it here; where it fails, the executor's next round
 /// finds the operation due.
-fn carry_on(app: &App, view: &View) {
+pub(super) fn carry_on(app: &App, session: &Session, decided: &Result<View, Error>) {
+    let Ok(view) = decided else { return };
+    if session.is_own() || !view.operation.wish || view.next.action != Action::Retry {
+        return;
+    }
     let (executor, account, id) =
         (app.executor().clone(), view.operation.account.clone(), view.operation.id.clone());
     tokio::spawn(async move {
         if let Err(error) = executor.carry(&account, &id).await {
-            tracing::warn!(operation = %id, code = error.code(), "not started after its approval");
+            tracing::warn!(operation = %id, code = error.code(), "not started after a decision");
         }
     });
 }
@@ -71,7 +69,8 @@ pub(super) async fn withdraw(State(app): State<App>, request: Request) -> Result
     told(&app, &session, decided, &id).await
 }
 
-async fn told(
+/// The operation after a decision, or why there is none.
+pub(super) async fn told(
     app: &App,
     session: &Session,
     decided: Result<View, Error>,

@@ -9,7 +9,7 @@ use counterfoil::store::Census;
 use counterfoil::store::sqlite::CommitStats;
 
 /// The routes that calls are counted under; the first one stands for every other path.
-const ROUTES: [&str; 19] = [
+const ROUTES: [&str; 22] = [
     "other",
     "/v1/operations",
     "/v1/operations/{id}",
@@ -17,6 +17,9 @@ const ROUTES: [&str; 19] = [
     "/v1/operations/{id}/approve",
     "/v1/operations/{id}/deny",
     "/v1/operations/{id}/withdraw",
+    "/v1/operations/{id}/resolve",
+    "/v1/operations/{id}/release",
+    "/v1/operations/{id}/notes",
     "/v1/operations/{id}/evidence",
     "/v1/events",
     "/v1/tools",

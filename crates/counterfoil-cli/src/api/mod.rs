@@ -15,6 +15,7 @@ mod representation;
 mod service;
 mod sse;
 mod tools;
+mod verdicts;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -137,15 +138,20 @@ impl App {
                 | Refusal::WrongState(_)
                 | Refusal::FingerprintMismatch
                 | Refusal::ChangedMeanwhile
+                | Refusal::TooEarly { .. }
                 | Refusal::SamePrincipal,
             ) => true,
             Error::Refused(_) | Error::Store(_) => false,
+        };
+        let not_before = match &error {
+            Error::Refused(Refusal::TooEarly { not_before }) => *not_before,
+            Error::Refused(_) | Error::Store(_) => None,
         };
         let problem = Problem::of(error, id);
         let named = if itself { Some(id) } else { problem.operation_id() };
         let Some(named) = named.cloned() else { return problem };
         match self.ledger().find(&session.caller, &named).await {
-            Ok(view) if itself => problem.about(&view),
+            Ok(view) if itself => problem.about(&view).not_before(not_before),
             Ok(view) if problem.code() != "operation-id-reused" => problem.next(&view),
             Ok(_) | Err(_) => problem,
         }
@@ -172,6 +178,9 @@ pub fn router(app: App) -> Router {
         .route("/v1/operations/{id}/approve", post(decisions::approve))
         .route("/v1/operations/{id}/deny", post(decisions::deny))
         .route("/v1/operations/{id}/withdraw", post(decisions::withdraw))
+        .route("/v1/operations/{id}/resolve", post(verdicts::resolve))
+        .route("/v1/operations/{id}/release", post(verdicts::release))
+        .route("/v1/operations/{id}/notes", post(verdicts::note))
         .route("/v1/operations/{id}/evidence", get(feed::evidence))
         .route("/v1/events", get(feed::events))
         .route("/v1/tools", get(tools::list))

@@ -68,6 +68,46 @@ struct DenySchema {
     reason: String,
 }
 
+/// Body of a verdict.
+#[derive(ToSchema)]
+#[schema(as = ResolveBody)]
+#[allow(dead_code, reason = "a schema; bodies are read by the strict reader")]
+struct ResolveSchema {
+    /// `succeeded` (with `reference`), `confirmed_absent`, `abandoned` or `acknowledged`.
+    verdict: String,
+    /// What the destination calls the thing that was found; only with `succeeded`.
+    reference: Option<String>,
+    /// How it was established, at most 4096 bytes.
+    note: String,
+    /// Exactly one more attempt, outside the budget; only with `confirmed_absent`.
+    allow_another_attempt: Option<bool>,
+    /// The version that was shown.
+    if_version: Option<u64>,
+}
+
+/// Body of a release.
+#[derive(ToSchema)]
+#[schema(as = ReleaseBody)]
+#[allow(dead_code, reason = "a schema; bodies are read by the strict reader")]
+struct ReleaseSchema {
+    /// Why, at most 4096 bytes.
+    note: String,
+    /// The version that was shown.
+    if_version: Option<u64>,
+}
+
+/// Body of a person's note.
+#[derive(ToSchema)]
+#[schema(as = TextBody)]
+#[allow(dead_code, reason = "a schema; bodies are read by the strict reader")]
+struct TextSchema {
+    /// What was found so far, at most 4096 bytes.
+    text: String,
+    /// When to be reminded.
+    #[schema(format = DateTime)]
+    remind_at: Option<String>,
+}
+
 /// Body of a pause or a resume.
 #[derive(ToSchema)]
 #[schema(as = NoteBody)]
@@ -88,6 +128,9 @@ struct NoteSchema {
     ExecuteSchema,
     ApproveSchema,
     DenySchema,
+    ResolveSchema,
+    ReleaseSchema,
+    TextSchema,
     NoteSchema
 )))]
 struct Schemas;
@@ -215,6 +258,39 @@ pub(super) const CALLS: &[Call] = &[
         gives: Gives::One("Operation"),
         statuses: &[200],
         problems: &["wrong-state"],
+    },
+    Call {
+        method: "post",
+        path: "/v1/operations/{id}/resolve",
+        does: "Say what became of an operation that no rule can settle. The first decision wins.",
+        roles: "approver",
+        query: &[],
+        body: Some("ResolveBody"),
+        gives: Gives::One("Operation"),
+        statuses: &[200],
+        problems: &["wrong-state", "too-early", "changed-meanwhile"],
+    },
+    Call {
+        method: "post",
+        path: "/v1/operations/{id}/release",
+        does: "Let later operations with this action pass. What was released is never sent again.",
+        roles: "approver",
+        query: &[],
+        body: Some("ReleaseBody"),
+        gives: Gives::One("Operation"),
+        statuses: &[200],
+        problems: &["wrong-state", "changed-meanwhile"],
+    },
+    Call {
+        method: "post",
+        path: "/v1/operations/{id}/notes",
+        does: "Write down what was found so far, without a verdict.",
+        roles: "approver",
+        query: &[],
+        body: Some("TextBody"),
+        gives: Gives::One("Operation"),
+        statuses: &[200],
+        problems: &[],
     },
     Call {
         method: "get",

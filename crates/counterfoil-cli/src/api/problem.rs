@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use counterfoil::guard::{Peer, Stage};
 use counterfoil::snapshot::View;
-use counterfoil::{Error, Operation, OperationId, Refusal, StoreError};
+use counterfoil::{Error, Operation, OperationId, Refusal, StoreError, Timestamp};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -150,6 +150,15 @@ impl Problem {
                 "An approver who knows that {holder} has succeeded says so: `counterfoil op approve {id} --fingerprint \
                  {fingerprint} --acknowledges {holder}`; then execute the same ID again."
             ));
+        }
+        self
+    }
+
+    /// With the earliest instant at which it would not come.
+    #[must_use]
+    pub fn not_before(mut self, instant: Option<Timestamp>) -> Self {
+        if let Some(next) = self.0.next.as_mut().filter(|_| instant.is_some()) {
+            next.not_before = instant;
         }
         self
     }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use counterfoil::decide::Action;
-use counterfoil::operation::{Attempt, Body, Marker, Operation, ResultBody};
+use counterfoil::operation::{Attempt, Body, LookUp, Marker, Operation, ResultBody};
 use counterfoil::policy::Tool;
 use counterfoil::recovery::Recovery;
 use counterfoil::snapshot::View;
@@ -65,11 +65,11 @@ pub struct Representation<'v> {
     version: u64,
     /// The agent run or conversation.
     task: Option<&'v str>,
-    /// Not in this version.
+    /// What it is about.
     subject: Option<&'v str>,
-    /// Not in this version.
+    /// The proposal that this one changes.
     replaces: Option<&'v str>,
-    /// Not in this version.
+    /// The newest operation that replaces this one.
     replaced_by: Option<&'v str>,
     /// Operations that this one was declared distinct from, in either direction.
     #[schema(value_type = Vec<String>)]
@@ -90,9 +90,8 @@ pub struct Representation<'v> {
     approval: Approval<'v>,
     /// Every try, oldest first.
     attempts: Vec<AttemptBody<'v>>,
-    /// Look-ups; none are made in this version.
-    #[schema(value_type = Vec<Object>)]
-    lookups: [(); 0],
+    /// The newest look-ups, oldest first.
+    lookups: Vec<LookUpBody>,
     /// What proves success.
     receipt: Option<ReceiptBody<'v>>,
     /// Why nothing happened.
@@ -143,7 +142,7 @@ pub(super) struct Next {
     /// The earliest instant at which a person may establish absence.
     #[serde(serialize_with = "instant", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
-    not_before: Option<Timestamp>,
+    pub(super) not_before: Option<Timestamp>,
     /// One fixed sentence for a model or a person.
     message: String,
 }
@@ -228,6 +227,25 @@ struct AttemptBody<'v> {
     scope: Option<&'v str>,
     /// Digest of what was sent.
     request_digest: &'v str,
+}
+
+/// One question put to the destination.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LookUp)]
+struct LookUpBody {
+    /// When it began: what it found can only speak of the time before.
+    #[serde(serialize_with = "display")]
+    #[schema(value_type = String, format = DateTime)]
+    began_at: Timestamp,
+    /// When its answer was recorded.
+    #[serde(serialize_with = "display")]
+    #[schema(value_type = String, format = DateTime)]
+    ended_at: Timestamp,
+    /// `found`, `several`, `differs`, `absent`, `unclear` or `failed`.
+    #[schema(value_type = String)]
+    answer: &'static str,
+    /// Whether the answer settled the attempts.
+    counts: bool,
 }
 
 /// What proves success.
@@ -353,9 +371,9 @@ impl<'v> Representation<'v> {
             fingerprint: operation.fingerprint,
             version: operation.version,
             task: operation.task.as_ref().map(counterfoil::Task::as_str),
-            subject: None,
-            replaces: None,
-            replaced_by: None,
+            subject: operation.subject.as_ref().map(counterfoil::id::Subject::as_str),
+            replaces: operation.replaces.as_ref().map(OperationId::as_str),
+            replaced_by: operation.replaced_by.as_ref().map(OperationId::as_str),
             distinct_from: operation.distinct_from.iter().map(|distinct| &distinct.id).collect(),
             accepted_by: operation.accepted_by.as_deref().map(Raw::borrowed),
             state: operation.state.label(),
@@ -369,7 +387,7 @@ impl<'v> Representation<'v> {
                 expires_at: approval.map(|given| given.expires_at),
             },
             attempts: operation.attempts.iter().map(|attempt| AttemptBody::of(attempt, &view.tool)).collect(),
-            lookups: [],
+            lookups: operation.look_ups.iter().map(LookUpBody::of).collect(),
             receipt: operation.state.receipt().map(|receipt| ReceiptBody {
                 reference: receipt.reference.as_deref(),
                 result: receipt.result.as_ref().map(ResultShown::of),
@@ -429,6 +447,17 @@ impl<'v> AttemptBody<'v> {
             reference,
             scope: attempt.scope.as_deref(),
             request_digest: &attempt.request_digest,
+        }
+    }
+}
+
+impl LookUpBody {
+    fn of(look_up: &LookUp) -> Self {
+        Self {
+            began_at: look_up.began_at,
+            ended_at: look_up.ended_at,
+            answer: look_up.answer.label(),
+            counts: look_up.counts,
         }
     }
 }

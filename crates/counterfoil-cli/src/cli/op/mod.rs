@@ -9,6 +9,7 @@ mod list;
 mod operation;
 mod prepare;
 mod show;
+mod verdict;
 mod withdraw;
 
 use clap::{Subcommand, ValueEnum};
@@ -29,6 +30,7 @@ pub use self::execute::ExecuteArgs;
 pub use self::list::ListArgs;
 pub use self::prepare::PrepareArgs;
 pub use self::show::ShowArgs;
+pub use self::verdict::{NoteArgs, ReleaseArgs, ResolveArgs};
 pub use self::withdraw::WithdrawArgs;
 
 /// The commands about operations.
@@ -48,6 +50,12 @@ pub enum OpCommand {
     Deny(DenyArgs),
     /// Withdraw an operation that has not started: it ends rejected.
     Withdraw(WithdrawArgs),
+    /// Say what became of an operation that no rule can settle.
+    Resolve(ResolveArgs),
+    /// Let later operations with this action pass.
+    Release(ReleaseArgs),
+    /// Write down what was found so far, without a verdict.
+    Note(NoteArgs),
 }
 
 /// An operation ID as it was typed. It is read by the command, whose refusal is the API's and repeats no text that may be
@@ -117,5 +125,8 @@ pub fn run(command: &OpCommand, context: &mut Context<'_>) -> Result<Exit, Comma
         OpCommand::Approve(args) => approve::run(args, context),
         OpCommand::Deny(args) => deny::run(args, context),
         OpCommand::Withdraw(args) => withdraw::run(args, context),
+        OpCommand::Resolve(args) => verdict::resolve(args, context),
+        OpCommand::Release(args) => verdict::release(args, context),
+        OpCommand::Note(args) => verdict::note(args, context),
     }
 }

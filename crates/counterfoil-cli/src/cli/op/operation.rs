@@ -17,7 +17,7 @@ pub(super) struct Operation {
     pub(super) tool: String,
     arguments: Box<RawValue>,
     fingerprint: String,
-    version: u64,
+    pub(super) version: u64,
     task: Option<String>,
     distinct_from: Vec<String>,
     accepted_by: Option<Box<RawValue>>,
