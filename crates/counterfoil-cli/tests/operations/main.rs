@@ -8,6 +8,7 @@ mod execute;
 mod pauses;
 mod show;
 mod status;
+mod verdicts;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
