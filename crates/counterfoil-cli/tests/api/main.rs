@@ -7,3 +7,4 @@ mod fuzz;
 mod lifecycle;
 mod support;
 mod tokens;
+mod verdicts;
