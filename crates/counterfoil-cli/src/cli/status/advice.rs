@@ -71,10 +71,9 @@ pub(super) fn of(report: &Report, found: &Collected, globals: &Globals) -> Vec<A
     }
     for group in report.held() {
         let why = format!(
-            "{} held for {}: look at the destination whether it happened. This version has no command that records \
-             what you find. A deliberate second action is a new ID that names {} in distinct_from, from a token with \
-             the roles agent and approver.",
-            group.count, group.tool, group.oldest.id
+            "{} held for {}: look at the destination whether it happened. `op resolve` records what you find, \
+             `op release` lets later ones with the same action pass.",
+            group.count, group.tool
         );
         add(why, say(&group.oldest.account, "op show --evidence", Some(&group.oldest.id)));
     }
