@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::caller::{Caller, Roles};
-use counterfoil::destination::{Boxed, Destination, Finding, Gate, Made};
+use counterfoil::destination::{Boxed, Destination, Finding, Gate, LookedUp, Made};
 use counterfoil::executor::Executor;
 use counterfoil::http::HttpDestination;
 use counterfoil::ledger::{LedgerOptions, NewOperation};
@@ -160,6 +160,17 @@ async fn a_host_that_slept_before_the_first_byte_sends_nothing() {
             self.0.jump(60 * 60 * 1_000);
             self.1.send(gate.may_write()).unwrap();
             Box::pin(async { Finding::stopped(Marker::Connected, "stopped") })
+        }
+
+        fn look_up(
+            &self,
+            _: Arc<Tool>,
+            _: &Account,
+            _: &Arguments,
+            _: Option<&str>,
+            _: Option<&str>,
+        ) -> Boxed<LookedUp> {
+            Box::pin(async { LookedUp::failed("nothing to ask") })
         }
     }
     let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-11-29T14:02:11Z").unwrap()));
