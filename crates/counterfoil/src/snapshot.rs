@@ -226,7 +226,8 @@ impl Snapshot {
         let next = next_step(&operation, &context);
         let facts = context.facts();
         let sendable = !operation.state.is_final() && next.action != crate::decide::Action::Review;
-        let send_allowed_until = facts.recovery.send_allowed_until(&operation.attempts).filter(|_| sendable);
+        let send_allowed_until =
+            facts.recovery.send_allowed_until(operation.attempts_under_key()).filter(|_| sendable);
         let approval_required = crate::decide::asks(&operation, &facts);
         drop(facts);
         let (replayed, states_only) = (false, false);

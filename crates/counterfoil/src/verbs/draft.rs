@@ -47,12 +47,18 @@ impl Draft {
             attempts: operation.attempts.len(),
             others_unsettled: others,
             duplicate_suspected: operation.duplicate_suspected,
-            overtaken: false,
+            overtaken: operation.overtaken,
         };
         let next = next(&operation.state, facts, event)?;
         match next.suspect {
             Suspicion::AsBefore => {}
-            Suspicion::Raised => operation.duplicate_suspected = true,
+            Suspicion::Raised => {
+                operation.duplicate_suspected = true;
+                // What stands against the state is kept for whoever looks.
+                if let Event::Proved(receipt) = event {
+                    operation.contradiction = Some(receipt.clone());
+                }
+            }
             Suspicion::Cleared => operation.duplicate_suspected = false,
         }
         if let Some(state) = next.state {

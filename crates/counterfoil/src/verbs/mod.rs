@@ -3,6 +3,7 @@
 
 mod approval;
 mod draft;
+mod look_up;
 mod pass;
 mod prepare;
 mod report;
@@ -10,6 +11,7 @@ mod start;
 mod transaction;
 
 pub use approval::{Approve, Deny, Withdraw};
+pub use look_up::{Investigate, Investigated, LookUpReport, Question};
 pub use pass::{Passed, Tick};
 pub use prepare::{Prepare, PrepareReply};
 pub use report::{Renew, Report, ReportReply};

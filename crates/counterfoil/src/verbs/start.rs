@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::draft::{Draft, state_data};
+use super::look_up::look_up_due;
 use super::pass::{may_send_now, pass, replan};
 use crate::backoff;
 use crate::caller::{Caller, Need};
@@ -189,6 +190,9 @@ pub(super) fn begin(
     if context.paused.is_some() || operation.duplicate_suspected || operation.released.is_some() || !due {
         return Ok(Begun::NotNow);
     }
+    if repeat && look_up_due(draft, context, &facts, random) {
+        return Ok(Begun::NotNow);
+    }
     if let Some(reason) = changed_request(draft, offer) {
         return hold(draft, reason);
     }
@@ -311,6 +315,7 @@ pub(super) fn record(
     draft.apply(&Event::Started(claim), None)?;
     let operation = &mut draft.operation;
     operation.fence = fence;
+    operation.investigation = None;
     let attempt = Attempt {
         number,
         worker: offer.worker.clone(),
