@@ -67,6 +67,13 @@ impl Context<'_> {
 pub enum Plan {
     /// Send again, not before this instant.
     Send(Timestamp),
+    /// Nothing may be sent: look up, not before this instant. A person may be asked as well.
+    LookUp {
+        /// When.
+        at: Timestamp,
+        /// Why a person is asked, if one is.
+        hold: Option<HoldReason>,
+    },
     /// No rule can settle it and nothing may be sent.
     Hold(HoldReason),
     /// Every attempt is settled without effect and nothing may be sent any more.
@@ -94,7 +101,14 @@ pub fn plan(
         Ok(at) => Plan::Send(at),
         Err(_) if settled => Plan::Over,
         Err(HoldReason::NoRecovery) if context.kind_changed() => Plan::Hold(HoldReason::RecoveryChanged),
-        Err(reason) => Plan::Hold(reason),
+        Err(reason) => {
+            let outlook = crate::reconcile::outlook(operation, facts, reason, context.now, random);
+            match outlook.map(|outlook| (outlook.next, outlook.hold)) {
+                Some((Some(at), hold)) => Plan::LookUp { at, hold },
+                Some((None, hold)) => Plan::Hold(hold.unwrap_or(reason)),
+                None => Plan::Hold(reason),
+            }
+        }
     }
 }
 
@@ -148,7 +162,10 @@ pub fn lingers_until(operation: &Operation, now: Timestamp) -> Option<Timestamp>
 pub fn open(plan: Plan, lingers_until: Option<Timestamp>) -> Open {
     match (plan, lingers_until) {
         (Plan::Send(at), _) => Open { not_before: Some(at), ..Open::default() },
-        (Plan::Hold(_) | Plan::Over, Some(until)) => Open { not_before: Some(until), ..Open::default() },
+        (Plan::LookUp { .. } | Plan::Hold(_) | Plan::Over, Some(until)) => {
+            Open { not_before: Some(until), ..Open::default() }
+        }
+        (Plan::LookUp { at, hold }, None) => Open { not_before: Some(at), hold, closed: None },
         (Plan::Hold(reason), None) => Open { hold: Some(reason), ..Open::default() },
         // Every attempt is settled: the next pass ends it.
         (Plan::Over, None) => Open::default(),
@@ -442,7 +459,9 @@ fn step_due_at(operation: &Operation, facts: &Tool) -> Option<Timestamp> {
         State::Succeeded(_) | State::Rejected(_) => None,
         State::Unknown(_) if operation.unsettled() == 0 => Some(operation.updated_at),
         State::Unknown(open) => match (&open.closed, open.hold) {
-            (Some(_), _) | (None, Some(_)) => None,
+            (Some(_), _) => None,
+            // Look-ups may go on while a person is asked.
+            (None, Some(_)) => open.not_before,
             (None, None) => Some(open.not_before.unwrap_or(operation.updated_at)),
         },
         State::Prepared(_) if operation.duplicate_suspected => None,

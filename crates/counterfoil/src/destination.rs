@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::fingerprint::Arguments;
 use crate::id::Account;
-use crate::operation::{AttemptOutcome, Marker, ResultBody};
+use crate::operation::{AttemptOutcome, LookUpAnswer, Marker, ResultBody};
 use crate::policy::{Meaning, Tool};
 use crate::time::Timestamp;
 
@@ -83,6 +83,35 @@ impl Finding {
     }
 }
 
+/// What a look-up learned. It never sends a copy of the request; it asks whether there is a record of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookedUp {
+    /// What the destination said. `Found` only where the record repeats what the declaration wants it to repeat.
+    pub answer: LookUpAnswer,
+    /// What the destination calls the record.
+    pub reference: Option<String>,
+    /// The record, for a receipt.
+    pub result: Option<ResultBody>,
+    /// What went wrong, in our own fixed words: no text of a destination, no secret.
+    pub error: Option<String>,
+    /// The credential belongs to another vendor account now, whose records say nothing: nothing was asked.
+    pub scope_changed: bool,
+}
+
+impl LookedUp {
+    /// There was no answer.
+    #[must_use]
+    pub fn failed(error: &str) -> Self {
+        Self {
+            answer: LookUpAnswer::Failed,
+            reference: None,
+            result: None,
+            error: Some(error.to_owned()),
+            scope_changed: false,
+        }
+    }
+}
+
 /// A request that is fixed before its attempt is recorded. What it holds beside the public facts is the destination's
 /// own business.
 pub struct Made {
@@ -132,4 +161,14 @@ pub trait Destination: Send + Sync + 'static {
         gate: Arc<dyn Gate>,
         late: tokio::sync::oneshot::Sender<()>,
     ) -> Boxed<Finding>;
+
+    /// Asks whether there is a record of what was sent with `key` under `scope`.
+    fn look_up(
+        &self,
+        tool: Arc<Tool>,
+        account: &Account,
+        arguments: &Arguments,
+        key: Option<&str>,
+        scope: Option<&str>,
+    ) -> Boxed<LookedUp>;
 }

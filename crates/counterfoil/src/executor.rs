@@ -4,8 +4,8 @@
 //! that hangs up stops listening and changes nothing.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -24,6 +24,10 @@ use crate::state::State;
 use crate::store::{Due, Pause};
 use crate::time::Timestamp;
 use crate::verbs::{Begun, Prepare, PrepareReply, Renew, Report, Start, StartReply, Tick};
+
+mod look_ups;
+
+use look_ups::{Investigation, Seen};
 
 /// How many operations are carried on at once by this process, beside those that callers started.
 const CARRIED_AT_ONCE: usize = 64;
@@ -48,6 +52,7 @@ struct Inner {
     attempts: TaskTracker,
     stopping: CancellationToken,
     pauses: watch::Sender<Arc<Vec<Pause>>>,
+    seen: Mutex<HashMap<(Account, OperationId), Seen>>,
     failed: AtomicBool,
 }
 
@@ -65,6 +70,7 @@ impl Executor {
                 attempts: TaskTracker::new(),
                 stopping: CancellationToken::new(),
                 pauses,
+                seen: Mutex::default(),
                 failed: AtomicBool::new(false),
             }),
         }
@@ -272,6 +278,7 @@ impl Executor {
         let window = attempt.send_before.since(attempt.started_at);
         let approved_for =
             operation.approval.as_ref().map(|given| given.expires_at.since(attempt.started_at));
+        self.waited(&operation.account, &operation.id, operation.attempts.len());
         let deadline = since + approved_for.map_or(window, |left| left.min(window));
         let sending = Sending {
             executor: self.clone(),
@@ -403,6 +410,9 @@ impl Executor {
         let passed = self.tick(account, id).await?;
         if matches!(passed.operation.state, State::Unknown(_)) {
             self.pass("c3_lease_expired");
+        }
+        if self.investigate(&passed).await? == Investigation::GoesOn {
+            return Ok(());
         }
         let wished = passed.operation.wish && !passed.operation.state.is_final();
         let startable = match passed.tool.carrier {

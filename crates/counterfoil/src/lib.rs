@@ -85,6 +85,7 @@ pub mod operation;
 pub mod pointer;
 pub mod policy;
 pub mod random;
+pub mod reconcile;
 pub mod recovery;
 pub mod secret_shapes;
 pub mod snapshot;

@@ -334,6 +334,26 @@ impl Recovery {
         }
     }
 
+    /// How long look-ups go on, from the last attempt.
+    #[must_use]
+    pub fn lookup_for(&self) -> Duration {
+        match self {
+            Self::IdempotencyKey(facts) => facts.lookup_for,
+            Self::UniqueReference(facts) => facts.lookup_for,
+            Self::LookUp(facts) => facts.lookup_for,
+            Self::Transaction | Self::None(_) => Duration::ZERO,
+        }
+    }
+
+    /// Whether a look-up that finds nothing can ever settle anything: its answer is complete and current.
+    #[must_use]
+    pub fn miss_can_count(&self) -> bool {
+        match self {
+            Self::LookUp(facts) => facts.authoritative,
+            Self::IdempotencyKey(_) | Self::UniqueReference(_) | Self::Transaction | Self::None(_) => false,
+        }
+    }
+
     /// Whether the destination itself collapses two copies of one request.
     #[must_use]
     pub fn destination_dedupes(&self) -> bool {
@@ -417,16 +437,12 @@ impl Recovery {
     /// start where that is later.
     #[must_use]
     pub fn miss_counts(&self, attempts: &[Attempt], began_at: Timestamp, waited: Duration) -> bool {
-        let authoritative = match self {
-            Self::LookUp(facts) => facts.authoritative,
-            Self::IdempotencyKey(_) | Self::UniqueReference(_) | Self::Transaction | Self::None(_) => false,
-        };
         let (Some(final_at), Some(last)) =
             (self.absence_final_at(attempts), attempts.iter().map(|attempt| attempt.started_at).max())
         else {
             return false;
         };
-        authoritative && began_at > final_at && waited > final_at.since(last)
+        self.miss_can_count() && began_at > final_at && waited > final_at.since(last)
     }
 }
 

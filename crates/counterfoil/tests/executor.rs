@@ -3,16 +3,19 @@
 #![allow(clippy::unwrap_used, reason = "a test may end where its world does not stand")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use counterfoil::caller::{Caller, Roles};
-use counterfoil::destination::{Boxed, Destination, Finding, Gate, Made};
+use counterfoil::destination::{Boxed, Destination, Finding, Gate, LookedUp, Made};
 use counterfoil::executor::Executor;
 use counterfoil::http::HttpDestination;
 use counterfoil::ledger::{LedgerOptions, NewOperation};
-use counterfoil::operation::{Marker, ReceiptSource};
+use counterfoil::operation::{LookUpAnswer, Marker, ReceiptSource};
 use counterfoil::policy::{BodyKind, Carrier, HttpDeclaration, QueryMode, Tool};
-use counterfoil::recovery::{KeyFacts, NoneFacts, Place, Recovery, StoredErrors};
+use counterfoil::recovery::{
+    KeyFacts, LookUpBy, LookUpFacts, LookUpRequest, NoneFacts, Place, Recovery, StoredErrors,
+};
 use counterfoil::snapshot::View;
 use counterfoil::store::sqlite::SqliteOptions;
 use counterfoil::time::{ManualClock, Timestamp};
@@ -161,6 +164,17 @@ async fn a_host_that_slept_before_the_first_byte_sends_nothing() {
             self.1.send(gate.may_write()).unwrap();
             Box::pin(async { Finding::stopped(Marker::Connected, "stopped") })
         }
+
+        fn look_up(
+            &self,
+            _: Arc<Tool>,
+            _: &Account,
+            _: &Arguments,
+            _: Option<&str>,
+            _: Option<&str>,
+        ) -> Boxed<LookedUp> {
+            Box::pin(async { LookedUp::failed("nothing to ask") })
+        }
     }
     let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-11-29T14:02:11Z").unwrap()));
     let store = SqliteOptions { clock: clock.clone(), ..SqliteOptions::default() };
@@ -177,4 +191,85 @@ async fn a_host_that_slept_before_the_first_byte_sends_nothing() {
     let new = NewOperation::new(OperationId::parse("a").unwrap(), name, arguments);
     executor.prepare(&planner(), NewOperation { execute: true, ..new }).await.unwrap();
     assert!(answers.recv().await.unwrap().is_err());
+}
+
+/// A supplier that does the order, loses the reply, and can be asked.
+struct Forgets {
+    effects: Arc<AtomicUsize>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Destination for Forgets {
+    fn make(&self, _: &Tool, _: &Account, _: &Arguments, _: Option<&str>) -> Result<Made, String> {
+        Ok(Made { digest: "sha256:00".to_owned(), scope: None, bucket: None, request: Box::new(()) })
+    }
+
+    fn send(
+        &self,
+        _: Made,
+        _: Arc<Tool>,
+        _: bool,
+        gate: Arc<dyn Gate>,
+        _: tokio::sync::oneshot::Sender<()>,
+    ) -> Boxed<Finding> {
+        gate.may_write().unwrap();
+        self.effects.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Finding::unknown(Marker::BytesWritten, "connection closed before an answer") })
+    }
+
+    /// The record shows up with the third question.
+    fn look_up(
+        &self,
+        _: Arc<Tool>,
+        _: &Account,
+        _: &Arguments,
+        key: Option<&str>,
+        _: Option<&str>,
+    ) -> Boxed<LookedUp> {
+        assert_eq!(key.unwrap().len(), 32);
+        let found = self.asked.fetch_add(1, Ordering::SeqCst) >= 2;
+        let reference = found.then(|| "po_4711".to_owned());
+        let answer = if found { LookUpAnswer::Found } else { LookUpAnswer::Absent };
+        Box::pin(async move { LookedUp { answer, reference, error: None, ..LookedUp::failed("") } })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_is_found_by_asking_and_sent_only_once() {
+    let (effects, asked) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let recovery = Recovery::LookUp(LookUpFacts {
+        reference: Place::Header("Reference".to_owned()),
+        key_format: KeyFormat::Hex32,
+        key_max_len: None,
+        lookup: LookUpBy::Http(Box::new(LookUpRequest {
+            method: "GET".to_owned(),
+            url: "https://supplier.example/orders?ref={reference}".to_owned(),
+            found: "/0/id".parse().unwrap(),
+            count: None,
+            must_match: Vec::new(),
+        })),
+        authoritative: true,
+        request_lifetime: Some(Duration::from_secs(300)),
+        queue_time: Duration::ZERO,
+        skew: Duration::from_secs(60),
+        lookup_for: Duration::from_secs(3600),
+    });
+    let http = HttpDeclaration { url: "https://supplier.example/orders".to_owned(), ..declaration("") };
+    let name = ToolName::parse("supplier.create_order").unwrap();
+    let mut tool = Tool::new(name.clone(), Carrier::Http(Box::new(http)), recovery);
+    tool.budget.first_delay = Duration::from_millis(20);
+    let folder = tempfile::tempdir().unwrap();
+    let ledger =
+        Ledger::open(folder.path().join("ledger.db"), vec![tool], LedgerOptions::default()).await.unwrap();
+    let destination = Arc::new(Forgets { effects: effects.clone(), asked: asked.clone() });
+    let executor = Executor::new(ledger, destination, WorkerName::parse("node-1").unwrap());
+    let carrying = executor.clone();
+    tokio::spawn(async move { carrying.carry_on().await });
+    let id = OperationId::parse("a").unwrap();
+    let new = NewOperation::new(id.clone(), name, Arguments::parse(br#"{"sku":"flour-25kg"}"#).unwrap());
+    executor.prepare(&planner(), NewOperation { execute: true, ..new }).await.unwrap();
+    let view = executor.ledger().wait(&planner(), &id, Duration::from_secs(20), None).await.unwrap();
+    let receipt = view.operation.state.receipt().unwrap();
+    assert_eq!((receipt.source, receipt.reference.as_deref()), (ReceiptSource::Lookup, Some("po_4711")));
+    assert_eq!((effects.load(Ordering::SeqCst), asked.load(Ordering::SeqCst)), (1, 3));
 }

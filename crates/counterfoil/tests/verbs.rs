@@ -12,6 +12,8 @@ mod budgets;
 mod guards;
 #[path = "verbs/identity.rs"]
 mod identity;
+#[path = "verbs/look_ups.rs"]
+mod look_ups;
 #[path = "verbs/random.rs"]
 mod random;
 #[path = "verbs/support.rs"]

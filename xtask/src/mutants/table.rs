@@ -60,13 +60,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a miss counts at once",
         file: RECOVERY,
-        old: "authoritative && began_at > final_at && waited > final_at.since(last)",
-        new: "authoritative",
+        old: "self.miss_can_count() && began_at > final_at && waited > final_at.since(last)",
+        new: "self.miss_can_count()",
     },
     Mutant {
         name: "a miss of an incomplete look-up counts",
         file: RECOVERY,
-        old: "authoritative && began_at > final_at && waited > final_at.since(last)",
+        old: "self.miss_can_count() && began_at > final_at && waited > final_at.since(last)",
         new: "began_at > final_at && waited > final_at.since(last)",
     },
     Mutant {

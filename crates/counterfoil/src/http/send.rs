@@ -24,7 +24,7 @@ use super::request::{InvalidArguments, Request, build, header_value};
 use super::secrets::{self, SecretError, Secrets, SystemSecrets};
 use super::target::Target;
 use super::wire::Fate;
-use crate::destination::{Boxed, Destination, Finding, Gate, Made};
+use crate::destination::{Boxed, Destination, Finding, Gate, LookedUp, Made};
 use crate::fingerprint::Arguments;
 use crate::id::Account;
 use crate::operation::Marker;
@@ -164,6 +164,17 @@ impl Destination for HttpDestination {
             };
             inner.send(*prepared, &tool, gate, Caller { first, late: Some(late) }).await
         })
+    }
+
+    fn look_up(
+        &self,
+        _: Arc<Tool>,
+        _: &Account,
+        _: &Arguments,
+        _: Option<&str>,
+        _: Option<&str>,
+    ) -> Boxed<LookedUp> {
+        Box::pin(async { LookedUp::failed("look-ups are not part of this version") })
     }
 }
 

@@ -52,7 +52,7 @@ impl Draft {
             attempts: operation.attempts.len(),
             others_unsettled: others,
             duplicate_suspected: operation.duplicate_suspected,
-            overtaken: false,
+            overtaken: operation.overtaken,
         };
         let next = next(&operation.state, facts, event)?;
         match next.suspect {

@@ -3,6 +3,7 @@
 
 mod approval;
 mod draft;
+mod look_up;
 mod pass;
 mod prepare;
 mod report;
@@ -11,6 +12,7 @@ mod transaction;
 mod verdict;
 
 pub use approval::{Approve, Deny, Withdraw};
+pub use look_up::{Investigate, Investigated, LookUpReport, Question};
 pub use pass::{Passed, Tick};
 pub use prepare::{Prepare, PrepareReply};
 pub use report::{Renew, Report, ReportReply};

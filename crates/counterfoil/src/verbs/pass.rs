@@ -11,6 +11,7 @@ use crate::error::Refusal;
 use crate::id::{Account, OperationId};
 use crate::operation::{AttemptOutcome, RejectionCode};
 use crate::policy::Tool;
+use crate::recovery::HoldReason;
 use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb, View};
 use crate::state::{AfterSettled, Event, Open, State, Waiting};
 
@@ -80,8 +81,18 @@ pub(super) fn pass(draft: &mut Draft, context: &Context<'_>, random: u64) -> Res
                 return all_settled(draft, context, &facts, random);
             }
             let due = open.not_before.is_none_or(|at| context.now >= at);
-            if open.closed.is_some() || open.hold.is_some() || !due || may_send_now(draft, context, &facts) {
+            // What is held waits for a person alone, unless look-ups go on.
+            let held = open.hold.is_some() && open.not_before.is_none();
+            let sends = open.hold.is_none() && may_send_now(draft, context, &facts);
+            if open.closed.is_some() || held || !due || sends {
                 return Ok(());
+            }
+            // A look-up that is due stays due until it was made.
+            if open.not_before.is_some()
+                && let Plan::LookUp { hold, .. } =
+                    decide::plan(&draft.operation, &facts, context, None, random)
+            {
+                return settle_on(draft, Open { hold, ..open });
             }
             replan(draft, context, &facts, None, random)
         }
@@ -118,10 +129,20 @@ pub(super) fn replan(
     if known.closed.is_some() {
         return Ok(());
     }
-    let known = known.clone();
     let plan = decide::plan(&draft.operation, facts, context, retry_after, random);
-    let open = decide::open(plan, decide::lingers_until(&draft.operation, context.now));
-    if open != known {
+    let open = match draft.operation.duplicate_suspected {
+        true => Open { hold: Some(HoldReason::DuplicateSuspected), ..Open::default() },
+        false => decide::open(plan, decide::lingers_until(&draft.operation, context.now)),
+    };
+    settle_on(draft, open)
+}
+
+fn settle_on(draft: &mut Draft, open: Open) -> Result<(), Refusal> {
+    let known = match &draft.operation.state {
+        State::Unknown(known) => known,
+        State::Prepared(_) | State::InProgress(_) | State::Succeeded(_) | State::Rejected(_) => return Ok(()),
+    };
+    if open != *known {
         draft.apply(&Event::Replanned(open), None)?;
         let data = state_data(&draft.operation);
         draft.note("planned", Actor::Rule, data);
@@ -152,7 +173,7 @@ pub(super) fn after_settled(
     }
     match decide::plan(&draft.operation, facts, context, retry_after, random) {
         Plan::Send(at) => AfterSettled::Again(Waiting { not_before: Some(at), hold: None }),
-        Plan::Hold(_) | Plan::Over => over(),
+        Plan::LookUp { .. } | Plan::Hold(_) | Plan::Over => over(),
     }
 }
 

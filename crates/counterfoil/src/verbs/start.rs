@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::draft::{Draft, state_data};
+use super::look_up::look_up_due;
 use super::pass::{may_send_now, pass, replan};
 use crate::backoff;
 use crate::caller::{Caller, Need};
@@ -189,6 +190,9 @@ pub(super) fn begin(
     if context.paused.is_some() || operation.duplicate_suspected || operation.released.is_some() || !due {
         return Ok(Begun::NotNow);
     }
+    if repeat && look_up_due(draft, context, &facts, random) {
+        return Ok(Begun::NotNow);
+    }
     if let Some(reason) = changed_request(draft, offer) {
         return hold(draft, reason);
     }
@@ -320,6 +324,7 @@ pub(super) fn record(
     operation.fence = fence;
     // One attempt, whatever becomes of it.
     let outside_budget = std::mem::take(&mut operation.another_allowed);
+    operation.investigation = None;
     let attempt = Attempt {
         number,
         worker: offer.worker.clone(),

@@ -393,7 +393,9 @@ impl Book {
                 let context = snapshot.context(&operation.tool).unwrap();
                 match decide::plan(&operation, &context.facts(), &context, None, 0) {
                     Plan::Send(at) => AfterSettled::Again(Waiting { not_before: Some(at), hold: None }),
-                    Plan::Hold(_) | Plan::Over => AfterSettled::Over(rejection(instant(now))),
+                    Plan::LookUp { .. } | Plan::Hold(_) | Plan::Over => {
+                        AfterSettled::Over(rejection(instant(now)))
+                    }
                 }
             };
             book.happen(operation, &Event::AllSettled(after))

@@ -157,7 +157,7 @@ fn reference() -> Recovery {
         request_lifetime: ticks(LIFE),
         skew: Duration::ZERO,
         lookup: Some(request()),
-        lookup_for: ticks(20),
+        lookup_for: ticks(3),
     })
 }
 
@@ -171,7 +171,7 @@ fn look_up(authoritative: bool, lifetime: Option<u8>, queue: u8, skew: u8) -> Re
         request_lifetime: lifetime.map(ticks),
         queue_time: ticks(queue),
         skew: ticks(skew),
-        lookup_for: ticks(20),
+        lookup_for: ticks(3),
     })
 }
 
