@@ -155,14 +155,6 @@ pub const CATALOGUE: &[Problem] = &[
               later ones pass.",
     },
     Problem {
-        slug: "already-replaced",
-        status: 409,
-        title: "That proposal has a replacement already",
-        sent: Sent::No,
-        meaning: "An operation has at most one live replacement, and the one that `replaces` names has one.",
-        hint: "Go on with the replacement that exists, or withdraw it first.",
-    },
-    Problem {
         slug: "approval-required",
         status: 409,
         title: "A person must approve first",
@@ -198,41 +190,6 @@ pub const CATALOGUE: &[Problem] = &[
         meaning: "An operation has at most one live replacement. Two of them could both be sent once the original \
                  turns out not to have happened.",
         hint: "Replace the replacement: name the operation in `detail` in `replaces`.",
-    },
-    Problem {
-        slug: "too-early",
-        status: 409,
-        title: "Absence cannot be established yet",
-        sent: Sent::No,
-        meaning: "What was sent could still take effect, so that nothing is there now proves nothing. `next.not_before` \
-                 is the earliest safe time; it is null where nothing bounds the request.",
-        hint: "Decide after that time. Where there is none, look for the record, or abandon the operation and accept \
-              the risk.",
-    },
-    Problem {
-        slug: "in-progress",
-        status: 409,
-        title: "Another worker holds the claim",
-        sent: Sent::Maybe,
-        meaning: "One worker at a time carries an operation out or investigates it.",
-        hint: "Wait until its lease ends, or take another operation.",
-    },
-    Problem {
-        slug: "not-a-worker-tool",
-        status: 409,
-        title: "This tool is not carried out by workers",
-        sent: Sent::No,
-        meaning: "Only tools with a `[worker]` table are claimed; the server carries the others out itself.",
-        hint: "Ask with `execute`, or declare the tool with a `[worker]` table.",
-    },
-    Problem {
-        slug: "declaration-mismatch",
-        status: 409,
-        title: "Code and file declare different things",
-        sent: Sent::No,
-        meaning: "The worker's code carries a declaration, the file decides, and the two differ in the members that \
-                 `detail` names.",
-        hint: "Make them the same; until then nothing is claimed.",
     },
     Problem {
         slug: "fingerprint-mismatch",

@@ -71,7 +71,7 @@ pub enum BodyEnd {
 }
 
 impl Answer {
-    fn media_type(&self) -> String {
+    pub(super) fn media_type(&self) -> String {
         let text = self.content_type.as_deref().unwrap_or_default();
         text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
     }
@@ -344,6 +344,11 @@ fn reference(document: Document<'_>, pointer: &Pointer) -> Option<String> {
 }
 
 /// The body as it is kept: never half of one.
+/// The whole answer, as it is kept with a receipt.
+pub(super) fn whole_result(answer: &Answer) -> Option<ResultBody> {
+    result(answer, answer.readable().and_then(Document::read))
+}
+
 fn result(answer: &Answer, document: Option<Document<'_>>) -> Option<ResultBody> {
     let truncated = match answer.body.end {
         BodyEnd::Cut => return None,

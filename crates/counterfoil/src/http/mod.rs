@@ -8,6 +8,7 @@ pub mod address;
 pub mod classify;
 pub mod connect;
 pub mod declaration;
+mod look_up;
 mod pool;
 mod probe;
 pub mod request;

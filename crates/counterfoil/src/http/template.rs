@@ -58,6 +58,11 @@ impl UrlTemplate {
         &self.target
     }
 
+    /// Whether the key stands in the path, so that the URL addresses the one record that carries it.
+    pub(super) fn names_key_in_path(&self) -> bool {
+        self.path.iter().any(|piece| matches!(piece, Piece::Key))
+    }
+
     /// Whether the key stands somewhere in the template.
     pub(crate) fn names_key(&self) -> bool {
         let pieces = self.path.iter().chain(self.query.iter().flatten());

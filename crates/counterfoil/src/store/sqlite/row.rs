@@ -61,10 +61,12 @@ struct Rest<'a> {
     released: Cow<'a, Option<Decision>>,
 }
 
+#[allow(clippy::ptr_arg, reason = "the signature that serde asks for")]
 fn is_none<T: Clone>(value: &Cow<'_, Option<T>>) -> bool {
     value.is_none()
 }
 
+#[allow(clippy::ptr_arg, reason = "the signature that serde asks for")]
 fn is_empty<T: Clone>(list: &Cow<'_, [T]>) -> bool {
     list.is_empty()
 }
