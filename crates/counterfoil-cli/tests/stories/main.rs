@@ -27,6 +27,7 @@ mod crashes;
 mod frozen;
 mod guard;
 mod identity;
+mod look_ups;
 mod lost_reply;
 mod reloads;
 mod retention_and_authorization;

@@ -278,12 +278,15 @@ pub(crate) fn all() -> Vec<Configuration> {
             unique: true,
             copies: 1,
             looks: true,
+            horizon: 4,
             reaches: held,
             ..base("C1 unique reference, a copy", reference())
         },
         Configuration {
             copies: 1,
             looks: true,
+            horizon: 4,
+            crashes: 0,
             unique: true,
             refuses: Refuses::Loosely,
             reaches: held,

@@ -41,6 +41,19 @@ impl ToolText {
         Self::new(name).recovery("kind = \"none\"")
     }
 
+    /// A tool whose destination can be asked for the reference in the body; `{supplier}` stands for its address.
+    pub(crate) fn looked_up(name: &str) -> Self {
+        Self::new(name)
+            .http("timeout = \"1s\"")
+            .http("linger = \"0s\"")
+            .recovery("kind = \"lookup\"")
+            .recovery("reference = \"body:/client_reference\"")
+            .recovery(
+                "lookup = { method = \"GET\", url = \"{supplier}/orders?client_reference={reference}\", \
+                 found = \"/orders/0/id\", count = \"/orders\" }",
+            )
+    }
+
     /// Where it sends; without this, to the supplier's `/orders`.
     pub(crate) fn url(mut self, url: impl Into<String>) -> Self {
         self.url = Some(url.into());
@@ -81,7 +94,8 @@ impl ToolText {
         let url = self.url.clone().unwrap_or_else(|| format!("{supplier}/orders"));
         let table = self.table.join("\n");
         let http = self.http.join("\n");
-        let (recovery, budget) = (self.recovery.join("\n"), self.budget.join("\n"));
+        let recovery = self.recovery.join("\n").replace("{supplier}", supplier);
+        let budget = self.budget.join("\n");
         writeln!(
             to,
             "[tools.\"{name}\"]\n{table}\n[tools.\"{name}\".http]\nmethod = \"POST\"\nurl = \"{url}\"\n{http}\n\
