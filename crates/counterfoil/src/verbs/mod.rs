@@ -2,6 +2,7 @@
 //! of it.
 
 mod approval;
+mod claim;
 mod draft;
 mod pass;
 mod prepare;
@@ -10,6 +11,7 @@ mod start;
 mod transaction;
 
 pub use approval::{Approve, Deny, Withdraw};
+pub use claim::{Claimed, Granted, Heartbeat, LONGEST_LEASE, Outcome, SHORTEST_LEASE, TakeClaim};
 pub use pass::{Passed, Tick};
 pub use prepare::{Prepare, PrepareReply};
 pub use report::{Renew, Report, ReportReply};

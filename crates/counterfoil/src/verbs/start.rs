@@ -1,6 +1,7 @@
 //! The start of an attempt: the one commit after which something may be sent.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -31,6 +32,10 @@ pub struct Offer {
     pub scope: Option<String>,
     /// The bucket that sends share.
     pub bucket: Option<String>,
+    /// How long the claim lasts; `None` means the lease of the tool.
+    pub lease: Option<Duration>,
+    /// Minted by a worker for the call that claims.
+    pub claim_id: Option<String>,
 }
 
 /// Starts an operation, or says what stands in the way.
@@ -167,6 +172,8 @@ pub(super) fn begin(
 ) -> Result<Begun, Refusal> {
     pass(draft, context, random)?;
     let facts = context.facts();
+    // A longer lease leaves more time for the first byte: the guards must reckon with the one that is asked for.
+    let asked = for_lease(&facts, offer);
     let (not_before, repeat) = match &draft.operation.state {
         State::Prepared(Waiting { hold: None, not_before }) => (*not_before, false),
         State::Unknown(Open { hold: None, closed: None, not_before }) => (*not_before, true),
@@ -202,8 +209,11 @@ pub(super) fn begin(
     if !repeat && let Some(begun) = held_back(draft, snapshot, context) {
         return Ok(begun);
     }
-    if draft.operation.started() && !may_send_now(draft, context, &facts) {
-        replan(draft, context, &facts, None, random)?;
+    if draft.operation.started() && !may_send_now(draft, context, &asked) {
+        // What a shorter lease would still allow is not given up for the sake of a longer one.
+        if !may_send_now(draft, context, &facts) {
+            replan(draft, context, &facts, None, random)?;
+        }
         return Ok(Begun::NotNow);
     }
     if let Some(bucket) = facts.bucket()
@@ -211,7 +221,12 @@ pub(super) fn begin(
     {
         return defer(draft, at, repeat);
     }
-    record(draft, context, &facts, offer)
+    record(draft, context, &asked, offer)
+}
+
+/// The facts with the lease that the sender asks for.
+fn for_lease(facts: &Tool, offer: &Offer) -> Tool {
+    Tool { lease: offer.lease.unwrap_or(facts.lease), ..facts.clone() }
 }
 
 /// A credential of another vendor account, or a request that is no longer the first one, must not be sent.
@@ -298,7 +313,8 @@ pub(super) fn record(
         worker: offer.worker.clone(),
         fence,
         lease_expires_at: context.now.plus(facts.lease),
-        claim_id: None,
+        claim_id: offer.claim_id.clone(),
+        lease_ms: offer.lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
     };
     let key = context.stored.recovery.key_format().map(|(format, _)| {
         crate::keys::derive(
