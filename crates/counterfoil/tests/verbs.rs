@@ -16,3 +16,5 @@ mod identity;
 mod random;
 #[path = "verbs/support.rs"]
 mod support;
+#[path = "verbs/workers.rs"]
+mod workers;
