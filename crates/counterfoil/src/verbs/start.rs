@@ -1,5 +1,6 @@
 //! The start of an attempt: the one commit after which something may be sent.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -225,8 +226,11 @@ pub(super) fn begin(
 }
 
 /// The facts with the lease that the sender asks for.
-fn for_lease(facts: &Tool, offer: &Offer) -> Tool {
-    Tool { lease: offer.lease.unwrap_or(facts.lease), ..facts.clone() }
+fn for_lease<'f>(facts: &'f Tool, offer: &Offer) -> Cow<'f, Tool> {
+    match offer.lease {
+        None => Cow::Borrowed(facts),
+        Some(lease) => Cow::Owned(Tool { lease, ..facts.clone() }),
+    }
 }
 
 /// A credential of another vendor account, or a request that is no longer the first one, must not be sent.
