@@ -77,6 +77,8 @@ pub enum Need {
     Evidence,
     /// `operator`.
     Operator,
+    /// `worker`.
+    Worker,
 }
 
 impl Caller {
@@ -93,6 +95,7 @@ impl Caller {
             Need::States => (roles.reads() || roles.operator, "agent, approver, auditor or operator"),
             Need::Evidence => (roles.approver || roles.auditor, "approver or auditor"),
             Need::Operator => (roles.operator, "operator"),
+            Need::Worker => (roles.worker, "worker"),
         };
         if granted { Ok(()) } else { Err(Refusal::RoleForbidden(name)) }
     }

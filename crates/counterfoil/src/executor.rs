@@ -265,6 +265,8 @@ impl Executor {
             request_digest: made.digest.clone(),
             scope: made.scope.clone(),
             bucket: made.bucket.clone(),
+            lease: None,
+            claim_id: None,
         }
     }
 

@@ -262,6 +262,9 @@ pub struct Claim {
     pub lease_expires_at: Timestamp,
     /// Minted by a worker for one call: a repeat of that call gets the same claim while it lasts.
     pub claim_id: Option<String>,
+    /// How long the holder asked for: each heartbeat extends it by this much. `None` means the lease of the tool.
+    #[serde(default)]
+    pub lease_ms: Option<u64>,
 }
 
 /// What proves success.

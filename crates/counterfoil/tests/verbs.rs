@@ -20,3 +20,5 @@ mod random;
 mod support;
 #[path = "verbs/verdicts.rs"]
 mod verdicts;
+#[path = "verbs/workers.rs"]
+mod workers;

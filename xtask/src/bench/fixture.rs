@@ -117,6 +117,8 @@ impl Orders {
             request_digest: format!("sha256:{:064x}", number),
             scope: None,
             bucket: None,
+            lease: None,
+            claim_id: None,
         };
         Ok(Prepare {
             caller: self.caller.clone(),

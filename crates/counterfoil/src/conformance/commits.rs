@@ -49,6 +49,7 @@ async fn an_operation_reads_back_as_it_was_written(open: &Open) {
             fence: FencingToken(1),
             lease_expires_at: now,
             claim_id: None,
+            lease_ms: None,
         });
     };
     assert_eq!(open.store.commit(Update::new(&account, "op-1", declared, edit)).await.unwrap(), 2);

@@ -116,6 +116,7 @@ impl Investigate {
             fence,
             lease_expires_at: context.now.plus(facts.lease),
             claim_id: None,
+            lease_ms: None,
         });
         let by = Actor::Worker(self.worker.as_str().to_owned());
         draft.note("investigation_started", by, json!({ "fencing_token": fence }));

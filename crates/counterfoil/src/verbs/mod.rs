@@ -2,6 +2,7 @@
 //! of it.
 
 mod approval;
+mod claim;
 mod draft;
 mod look_up;
 mod pass;
@@ -12,6 +13,7 @@ mod transaction;
 mod verdict;
 
 pub use approval::{Approve, Deny, Withdraw};
+pub use claim::{Claimed, Granted, Heartbeat, LONGEST_LEASE, Outcome, SHORTEST_LEASE, TakeClaim};
 pub use look_up::{Investigate, Investigated, LookUpReport, Question};
 pub use pass::{Passed, Tick};
 pub use prepare::{Prepare, PrepareReply};

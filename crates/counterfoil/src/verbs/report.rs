@@ -335,8 +335,13 @@ impl Verb for Renew {
         let context = snapshot.context(&operation.tool)?;
         let mut draft = Draft::of(operation, snapshot.now);
         let until = snapshot.now.plus(context.facts().lease);
-        let claim =
-            Claim { worker: self.worker.clone(), fence: self.fence, lease_expires_at: until, claim_id: None };
+        let claim = Claim {
+            worker: self.worker.clone(),
+            fence: self.fence,
+            lease_expires_at: until,
+            claim_id: None,
+            lease_ms: None,
+        };
         draft.apply(&Event::Renewed(claim), None)?;
         let by = Actor::Worker(self.worker.as_str().to_owned());
         draft.note("renewed", by, json!({ "until": until.to_string() }));

@@ -1,6 +1,8 @@
 //! The start of an attempt: the one commit after which something may be sent.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -32,6 +34,10 @@ pub struct Offer {
     pub scope: Option<String>,
     /// The bucket that sends share.
     pub bucket: Option<String>,
+    /// How long the claim lasts; `None` means the lease of the tool.
+    pub lease: Option<Duration>,
+    /// Minted by a worker for the call that claims.
+    pub claim_id: Option<String>,
 }
 
 /// Starts an operation, or says what stands in the way.
@@ -168,6 +174,8 @@ pub(super) fn begin(
 ) -> Result<Begun, Refusal> {
     pass(draft, context, random)?;
     let facts = context.facts();
+    // A longer lease leaves more time for the first byte: the guards must reckon with the one that is asked for.
+    let asked = for_lease(&facts, offer);
     let (not_before, repeat) = match &draft.operation.state {
         State::Prepared(Waiting { hold: None, not_before }) => (*not_before, false),
         State::Unknown(Open { hold: None, closed: None, not_before }) => (*not_before, true),
@@ -206,8 +214,11 @@ pub(super) fn begin(
     if !repeat && let Some(begun) = held_back(draft, snapshot, context) {
         return Ok(begun);
     }
-    if draft.operation.started() && !may_send_now(draft, context, &facts) {
-        replan(draft, context, &facts, None, random)?;
+    if draft.operation.started() && !may_send_now(draft, context, &asked) {
+        // What a shorter lease would still allow is not given up for the sake of a longer one.
+        if !may_send_now(draft, context, &facts) {
+            replan(draft, context, &facts, None, random)?;
+        }
         return Ok(Begun::NotNow);
     }
     if let Some(bucket) = facts.bucket()
@@ -215,7 +226,15 @@ pub(super) fn begin(
     {
         return defer(draft, at, repeat);
     }
-    record(draft, context, &facts, offer)
+    record(draft, context, &asked, offer)
+}
+
+/// The facts with the lease that the sender asks for.
+fn for_lease<'f>(facts: &'f Tool, offer: &Offer) -> Cow<'f, Tool> {
+    match offer.lease {
+        None => Cow::Borrowed(facts),
+        Some(lease) => Cow::Owned(Tool { lease, ..facts.clone() }),
+    }
 }
 
 /// A request that was made before a person allowed another attempt under a new key still carries the old one.
@@ -309,7 +328,8 @@ pub(super) fn record(
         worker: offer.worker.clone(),
         fence,
         lease_expires_at: context.now.plus(facts.lease),
-        claim_id: None,
+        claim_id: offer.claim_id.clone(),
+        lease_ms: offer.lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
     };
     let key = context.stored.recovery.key_format().map(|(format, _)| {
         crate::keys::derive(

@@ -115,6 +115,8 @@ impl Enter {
             request_digest: draft.operation.fingerprint.to_string(),
             scope: None,
             bucket: None,
+            lease: None,
+            claim_id: None,
         };
         record(&mut draft, context, &context.facts(), &offer)?;
         let (operation, changes) = draft.into_changes();

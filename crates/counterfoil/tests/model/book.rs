@@ -228,6 +228,8 @@ impl Book {
                 request_digest: "sha256:one".to_owned(),
                 scope: Some("scope".to_owned()),
                 bucket: None,
+                lease: None,
+                claim_id: None,
             }),
             random: 0,
             declared: self.declared.clone(),

@@ -27,6 +27,7 @@ fn claim(fence: u64) -> Claim {
         fence: FencingToken(fence),
         lease_expires_at: at(30_000),
         claim_id: None,
+        lease_ms: None,
     }
 }
 

@@ -175,6 +175,8 @@ impl Kitchen {
             request_digest: "sha256:one".to_owned(),
             scope: Some("vendor-1".to_owned()),
             bucket: None,
+            lease: None,
+            claim_id: None,
         }
     }
 

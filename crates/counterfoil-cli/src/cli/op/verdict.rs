@@ -221,7 +221,7 @@ async fn decide_all(
         for operation in &found {
             context.out.note(format!("{}  {}", visible(&operation.id), visible(&operation.tool)))?;
         }
-        context.out.note("nothing was decided: add --yes to decide about all of them".to_owned())?;
+        context.out.note("nothing was decided: add --yes to decide about all of them")?;
         return Ok(Exit::Waiting);
     }
     let mut refused = 0_usize;
