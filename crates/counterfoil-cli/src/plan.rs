@@ -82,23 +82,36 @@ fn established_by(recovery: &Recovery) -> String {
             "the ledger itself: effect, receipt and state commit together or not at all".to_owned()
         }
         Recovery::IdempotencyKey(facts) => format!(
-            "the destination, which recognises a repeat by its key for {} from first arrival; after that a person",
-            spoken(facts.retention)
+            "the destination, which recognises a repeat by its key for {} from first arrival; after that {}",
+            spoken(facts.retention),
+            facts.lookup.as_ref().map_or("a person".to_owned(), |lookup| format!(
+                "a look-up at {} can show that it happened, or a person",
+                asked_at(lookup)
+            ))
         ),
-        Recovery::UniqueReference(_) => {
-            "the destination, which refuses a second record with the same reference; this version asks a person to look \
-             the record up"
-                .to_owned()
+        Recovery::UniqueReference(facts) => {
+            let asked = facts.lookup.as_ref().map_or("a person fetches".to_owned(), |lookup| {
+                format!("a look-up at {} fetches", asked_at(lookup))
+            });
+            format!(
+                "the destination, which refuses a second record with the same reference; {asked} the record"
+            )
         }
-        Recovery::LookUp(facts) if facts.authoritative => format!(
-            "a look-up at {}; this version makes none by itself and asks a person",
-            asked_at(&facts.lookup)
-        ),
-        Recovery::LookUp(facts) => format!(
-            "a look-up at {} can show that it happened, never that it did not; this version makes none by itself and \
-             asks a person",
-            asked_at(&facts.lookup)
-        ),
+        Recovery::LookUp(facts) => match (facts.authoritative, facts.request_lifetime) {
+            (true, Some(lifetime)) => format!(
+                "a look-up at {}; one that finds nothing counts if it begins {} after the last possible first byte \
+                 (request_lifetime {}, queue_time {}, skew {})",
+                asked_at(&facts.lookup),
+                spoken(lifetime + facts.queue_time + facts.skew),
+                spoken(lifetime),
+                spoken(facts.queue_time),
+                spoken(facts.skew)
+            ),
+            (true, None) | (false, _) => format!(
+                "a look-up at {} can show that it happened, never that it did not; then a person",
+                asked_at(&facts.lookup)
+            ),
+        },
         Recovery::None(_) => "nobody but a person".to_owned(),
     }
 }
@@ -163,10 +176,24 @@ fn stops(tool: &Tool) -> Vec<String> {
                 stops.push(stop.to_owned());
             }
         }
-        Recovery::UniqueReference(_) | Recovery::LookUp(_) | Recovery::None(_) => {
+        Recovery::UniqueReference(_) => {
+            stops.push(tries);
+            stops.push(
+                "after a lost reply the same request is sent again, and a refused reference is looked up"
+                    .to_owned(),
+            );
+        }
+        Recovery::LookUp(facts) if facts.authoritative && facts.request_lifetime.is_some() => {
+            stops.push(tries);
+            stops.push("after a lost reply nothing is sent again before a miss counts".to_owned());
+        }
+        Recovery::LookUp(_) | Recovery::None(_) => {
             stops.push(tries);
             stops.push("after a lost reply nothing is sent again".to_owned());
         }
+    }
+    if let Some(lasts) = look_ups_last(&tool.recovery) {
+        stops.push(format!("look-ups go on for {} after the last attempt", spoken(lasts)));
     }
     if tool.approval == ApprovalRule::Required {
         stops.push(format!(
@@ -176,6 +203,16 @@ fn stops(tool: &Tool) -> Vec<String> {
     }
     stops.push(format!("the receipt is kept for {} after the final state", spoken(tool.retention)));
     stops
+}
+
+/// How long the destination is asked, where it can be.
+fn look_ups_last(recovery: &Recovery) -> Option<Duration> {
+    match recovery {
+        Recovery::IdempotencyKey(facts) => facts.lookup.as_ref().map(|_| facts.lookup_for),
+        Recovery::UniqueReference(facts) => facts.lookup.as_ref().map(|_| facts.lookup_for),
+        Recovery::LookUp(facts) => Some(facts.lookup_for),
+        Recovery::Transaction | Recovery::None(_) => None,
+    }
 }
 
 fn attempts(number: u32) -> String {
