@@ -81,37 +81,29 @@ fn established_by(recovery: &Recovery) -> String {
         Recovery::Transaction => {
             "the ledger itself: effect, receipt and state commit together or not at all".to_owned()
         }
-        Recovery::IdempotencyKey(facts) => format!(
-            "the destination, which recognises a repeat by its key for {} from first arrival; after that {}",
-            spoken(facts.retention),
-            facts.lookup.as_ref().map_or("a person".to_owned(), |lookup| format!(
-                "a look-up at {} can show that it happened, or a person",
-                asked_at(lookup)
-            ))
-        ),
-        Recovery::UniqueReference(facts) => {
-            let asked = facts.lookup.as_ref().map_or("a person fetches".to_owned(), |lookup| {
-                format!("a look-up at {} fetches", asked_at(lookup))
+        Recovery::IdempotencyKey(facts) => {
+            let then = facts.lookup.as_ref().map_or("a person".to_owned(), |lookup| {
+                format!("a look-up at {}, which can show that it happened; then a person", asked_at(lookup))
             });
+            let memory = spoken(facts.retention);
             format!(
-                "the destination, which refuses a second record with the same reference; {asked} the record"
+                "the destination, which recognises a repeat by its key for {memory} from first arrival; after that {then}"
             )
         }
-        Recovery::LookUp(facts) => match (facts.authoritative, facts.request_lifetime) {
-            (true, Some(lifetime)) => format!(
-                "a look-up at {}; one that finds nothing counts if it begins {} after the last possible first byte \
-                 (request_lifetime {}, queue_time {}, skew {})",
-                asked_at(&facts.lookup),
-                spoken(lifetime + facts.queue_time + facts.skew),
-                spoken(lifetime),
-                spoken(facts.queue_time),
-                spoken(facts.skew)
-            ),
-            (true, None) | (false, _) => format!(
-                "a look-up at {} can show that it happened, never that it did not; then a person",
-                asked_at(&facts.lookup)
-            ),
-        },
+        Recovery::UniqueReference(facts) => {
+            let asked = facts.lookup.as_ref().map_or("a person", |lookup| asked_at(lookup));
+            format!(
+                "the destination, which refuses a second record with the same reference; the record itself is looked up \
+                 at {asked}"
+            )
+        }
+        Recovery::LookUp(facts) if facts.authoritative && facts.request_lifetime.is_some() => {
+            format!("a look-up at {}, which is complete and current", asked_at(&facts.lookup))
+        }
+        Recovery::LookUp(facts) => format!(
+            "a look-up at {} can show that it happened, never that it did not; that is for a person",
+            asked_at(&facts.lookup)
+        ),
         Recovery::None(_) => "nobody but a person".to_owned(),
     }
 }
@@ -176,24 +168,50 @@ fn stops(tool: &Tool) -> Vec<String> {
                 stops.push(stop.to_owned());
             }
         }
-        Recovery::UniqueReference(_) => {
-            stops.push(tries);
+        Recovery::UniqueReference(facts) => {
+            stops.push(format!(
+                "the same request is repeated with the same reference, also after a lost reply: at most {}, within {}, \
+                 from {} to {} apart",
+                attempts(budget.attempts),
+                spoken(budget.elapsed),
+                spoken(budget.first_delay),
+                spoken(budget.max_delay)
+            ));
+            if let Some(unique_for) = facts.unique_for {
+                stops.push(format!(
+                    "no attempt begins later than {} after the first: a used reference stays refused for {}",
+                    spoken(window(unique_for, facts.request_lifetime, facts.skew, tool)),
+                    spoken(unique_for)
+                ));
+            }
             stops.push(
-                "after a lost reply the same request is sent again, and a refused reference is looked up"
+                "once the destination says that the reference is used, nothing is sent again: the record is looked up"
                     .to_owned(),
             );
         }
-        Recovery::LookUp(facts) if facts.authoritative && facts.request_lifetime.is_some() => {
+        Recovery::LookUp(facts) => {
             stops.push(tries);
-            stops.push("after a lost reply nothing is sent again before a miss counts".to_owned());
+            stops.push(match miss_wait(facts, tool).filter(|_| facts.authoritative) {
+                Some(wait) => format!(
+                    "after a lost reply nothing is sent again before a look-up that began more than {} after the last \
+                     attempt found nothing; an earlier miss is only a reason to look again, and a hit counts at any time",
+                    spoken(wait)
+                ),
+                None => "after a lost reply nothing is sent again: a look-up that finds nothing never counts".to_owned(),
+            });
         }
-        Recovery::LookUp(_) | Recovery::None(_) => {
+        Recovery::None(_) => {
             stops.push(tries);
             stops.push("after a lost reply nothing is sent again".to_owned());
         }
     }
-    if let Some(lasts) = look_ups_last(&tool.recovery) {
-        stops.push(format!("look-ups go on for {} after the last attempt", spoken(lasts)));
+    if tool.recovery.lookup().is_some() {
+        stops.push(format!(
+            "look-ups end {} after the last attempt (lookup_for); they come {} to {} apart",
+            spoken(tool.recovery.lookup_for()),
+            spoken(budget.first_delay),
+            spoken(budget.max_delay)
+        ));
     }
     if tool.approval == ApprovalRule::Required {
         stops.push(format!(
@@ -205,18 +223,13 @@ fn stops(tool: &Tool) -> Vec<String> {
     stops
 }
 
-/// How long the destination is asked, where it can be.
-fn look_ups_last(recovery: &Recovery) -> Option<Duration> {
-    match recovery {
-        Recovery::IdempotencyKey(facts) => facts.lookup.as_ref().map(|_| facts.lookup_for),
-        Recovery::UniqueReference(facts) => facts.lookup.as_ref().map(|_| facts.lookup_for),
-        Recovery::LookUp(facts) => Some(facts.lookup_for),
-        Recovery::Transaction | Recovery::None(_) => None,
-    }
-}
-
 fn attempts(number: u32) -> String {
     if number == 1 { "1 attempt".to_owned() } else { format!("{number} attempts") }
+}
+
+/// How long after an attempt began a look-up must begin for its miss to count; `None` where nothing bounds a request.
+pub(crate) fn miss_wait(facts: &LookUpFacts, tool: &Tool) -> Option<Duration> {
+    Some(tool.send_window() + facts.request_lifetime? + facts.queue_time + facts.skew)
 }
 
 fn window(memory: Duration, lifetime: Duration, skew: Duration, tool: &Tool) -> Duration {
@@ -252,17 +265,32 @@ fn person(tool: &Tool) -> Vec<String> {
                 "when the window or the budget is over and a reply was lost: did it happen?".to_owned(),
             );
         }
-        Recovery::UniqueReference(_) => {
-            asked.push("after a lost reply: is there a record with this reference?".to_owned())
-        }
-        Recovery::LookUp(LookUpFacts { request_lifetime, queue_time, skew, .. }) => {
-            asked.push("after a lost reply: is there a record with this reference?".to_owned());
-            asked.push(absence(*request_lifetime, *queue_time, *skew).unwrap_or(no_bound));
+        Recovery::UniqueReference(_) => asked.push(
+            "when window, budget or look-ups are over without a record: is there one with this reference?"
+                .to_owned(),
+        ),
+        Recovery::LookUp(facts) => {
+            let question = if facts.authoritative && facts.request_lifetime.is_some() {
+                "when look-ups ended without a usable answer: is there a record with this reference?"
+            } else {
+                "after the first look-up that finds nothing: is there a record with this reference?"
+            };
+            asked.push(question.to_owned());
+            let bound = absence(facts.request_lifetime, facts.queue_time, facts.skew);
+            asked.push(bound.unwrap_or(no_bound));
         }
         Recovery::None(NoneFacts { request_lifetime, queue_time }) => {
             asked.push("after a lost reply: did it happen?".to_owned());
             let skew = counterfoil::recovery::DEFAULT_SKEW;
             asked.push(absence(*request_lifetime, *queue_time, skew).unwrap_or(no_bound));
+        }
+    }
+    if let Some(request) = tool.recovery.lookup().and_then(LookUpBy::http) {
+        asked.push("at once, if more than one record is found: which of them is ours?".to_owned());
+        if !request.must_match.is_empty() {
+            let members: Vec<String> = request.must_match.iter().map(ToString::to_string).collect();
+            let members = members.join(", ");
+            asked.push(format!("at once, if the record found differs in {members}: whose is it?"));
         }
     }
     asked
@@ -464,6 +492,42 @@ mod tests {
         assert!(plan.retries_off.iter().any(|line| line.contains("must not repeat POST")), "{plan}");
         let approval = plan_of("supplier.create_order");
         assert!(approval.person[0].starts_with("before the first attempt"), "{approval}");
+    }
+
+    #[test]
+    fn a_look_up_says_when_a_miss_counts() {
+        // Half of 30 s, then 5 min, 30 s and 1 min.
+        let plan = plan_of("supplier.create_order");
+        assert!(
+            plan.established_by.starts_with("a look-up at https://supplier.example, which is complete"),
+            "{plan}"
+        );
+        assert!(plan.stops[1].contains("began more than 6m 45s after the last attempt"), "{plan}");
+        assert!(plan.stops[2].starts_with("look-ups end 1d after"), "{plan}");
+        assert!(plan.person.iter().any(|line| line.contains("differs in /total")), "{plan}");
+    }
+
+    #[test]
+    fn without_a_lifetime_or_completeness_a_miss_never_counts() {
+        let text = include_str!("../tests/configs/every-key.toml");
+        for line in ["request_lifetime = \"5m\"\n", "authoritative = true\n"] {
+            let text = text.replacen(line, "", 1);
+            let config = parse(&text, Path::new("c.toml"), &Overrides::default()).unwrap();
+            let plan = plan(&config.tools[&counterfoil::ToolName::parse("supplier.create_order").unwrap()]);
+            assert!(plan.established_by.contains("never that it did not"), "{plan}");
+            assert!(plan.stops[1].ends_with("a look-up that finds nothing never counts"), "{plan}");
+            assert!(!plan.stops.iter().any(|line| line.contains("began more than")), "{plan}");
+        }
+    }
+
+    #[test]
+    fn a_unique_reference_is_looked_up_after_its_conflict() {
+        let plan = plan_of("invoice.create");
+        assert!(plan.established_by.ends_with("looked up at https://books.example"), "{plan}");
+        assert!(
+            plan.stops.iter().any(|line| line.contains("reference is used, nothing is sent again")),
+            "{plan}"
+        );
     }
 
     #[test]

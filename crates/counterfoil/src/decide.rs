@@ -50,6 +50,13 @@ impl Context<'_> {
         self.current.is_some_and(|(_, current)| current.recovery.kind() != self.stored.recovery.kind())
     }
 
+    /// Whether the declaration in force says that the credential belongs to another vendor account by now. Where the
+    /// stored one names none, a digest of the credential tells it instead.
+    pub(crate) fn scope_changed(&self) -> bool {
+        let stored = self.stored.scope();
+        stored.is_some() && self.current.is_some_and(|(_, current)| current.scope() != stored)
+    }
+
     /// The facts that decide whether to send: the stricter of the stored and the current declaration.
     #[must_use]
     pub fn facts(&self) -> Cow<'_, Tool> {

@@ -268,6 +268,7 @@ impl Reader<'_, '_, '_> {
                 "declare how old a request the destination still executes",
             );
         }
+        self.check_miss_can_come(request_lifetime, lookup_for);
         let facts = LookUpFacts {
             reference: reference?,
             key_format,
@@ -427,6 +428,31 @@ impl Reader<'_, '_, '_> {
             }))
         });
         (request, lookup_for)
+    }
+
+    /// A miss counts from an instant on; look-ups that end before it can never settle one.
+    fn check_miss_can_come(&mut self, lifetime: Option<Duration>, lookup_for: Duration) {
+        let authoritative = self.section.authoritative.as_ref().is_some_and(|value| *value.get());
+        let Some(lifetime) = lifetime.filter(|_| authoritative) else { return };
+        let queue = length(self.section.queue_time.as_ref(), Duration::ZERO);
+        let skew = length(self.section.skew.as_ref(), DEFAULT_SKEW);
+        let wait = self.lease / 2 + lifetime + queue + skew;
+        if lookup_for > wait {
+            return;
+        }
+        let given = self.section.lookup_for.as_ref().map(At::span);
+        let at = given.or_else(|| self.section.request_lifetime.as_ref().map(At::span)).unwrap_or(0..0);
+        let message = format!(
+            "look-ups end before a miss can count: {} is not longer than half the lease {} + request_lifetime {} + \
+             queue_time {} + skew {}",
+            spell(lookup_for),
+            spell(self.lease / 2),
+            spell(lifetime),
+            spell(queue),
+            spell(skew)
+        );
+        let key = self.sub("lookup_for");
+        self.checks.warning(at, &key, message, "declare a longer lookup_for, or a shorter request_lifetime");
     }
 
     fn check_look_up_url(&mut self, url: &At<String>) {

@@ -451,6 +451,21 @@ fn plain_http_inside_a_trusted_network_is_a_warning() {
 }
 
 #[test]
+fn look_ups_that_end_before_a_miss_can_count_are_a_warning() {
+    let look = "kind = \"lookup\"\nreference = \"body:/ref\"\nauthoritative = true\nrequest_lifetime = \"5m\"\nqueue_time = \"1m\"\n\
+                lookup = { url = \"https://a.example/o?r={reference}\", found = \"/id\" }\n";
+    // Half of 30 s, then 5 min, 1 min of queue and 1 min of skew.
+    let warned = |lookup_for: &str, look: &str| {
+        read(&order("", &format!("{look}lookup_for = \"{lookup_for}\""), "")).unwrap().warnings
+    };
+    let warnings = warned("435s", look);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].message.starts_with("look-ups end before a miss can count"), "{warnings:?}");
+    assert_eq!(warned("436s", look), []);
+    assert_eq!(warned("1s", &look.replace("true", "false")), [], "there a miss never counts anyway");
+}
+
+#[test]
 fn paths_lead_from_the_folder_of_the_file() {
     let text = "[server]\nlisten = \"unix:run/c.sock\"\ndatabase = \"sqlite:data/c.db\"\n";
     let config = parse(text, Path::new("/etc/counterfoil/c.toml"), &Overrides::default()).unwrap();

@@ -71,7 +71,7 @@ pub enum BodyEnd {
 }
 
 impl Answer {
-    pub(super) fn media_type(&self) -> String {
+    fn media_type(&self) -> String {
         let text = self.content_type.as_deref().unwrap_or_default();
         text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
     }
@@ -83,7 +83,7 @@ impl Answer {
     }
 
     /// The body, if all of it came and is held, and nothing hides what it says.
-    fn readable(&self) -> Option<&[u8]> {
+    pub(super) fn readable(&self) -> Option<&[u8]> {
         let whole = match self.body.end {
             BodyEnd::Complete | BodyEnd::Unframed => true,
             BodyEnd::Cut | BodyEnd::Capped => false,
@@ -344,12 +344,7 @@ fn reference(document: Document<'_>, pointer: &Pointer) -> Option<String> {
 }
 
 /// The body as it is kept: never half of one.
-/// The whole answer, as it is kept with a receipt.
-pub(super) fn whole_result(answer: &Answer) -> Option<ResultBody> {
-    result(answer, answer.readable().and_then(Document::read))
-}
-
-fn result(answer: &Answer, document: Option<Document<'_>>) -> Option<ResultBody> {
+pub(super) fn result(answer: &Answer, document: Option<Document<'_>>) -> Option<ResultBody> {
     let truncated = match answer.body.end {
         BodyEnd::Cut => return None,
         BodyEnd::Complete | BodyEnd::Unframed => !answer.body.held || answer.body.bytes.len() > MAX_KEPT,

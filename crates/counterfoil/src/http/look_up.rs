@@ -1,229 +1,148 @@
-//! What an answer to a look-up says. Pure: only the declared shape is believed, and whatever else comes back, an error
-//! page, a cut body, a list of something else, says nothing.
+//! One look-up on the wire: one question on a fresh connection, and one answer or none. It changes nothing at the
+//! destination, so no gate stands before it; it carries the tool's own credential, so it keeps the rules of a send.
 
-use super::classify::{Answer, BodyEnd, is_json, whole_result};
-use super::template::scalar;
-use crate::destination::LookedUp;
-use crate::fingerprint::{Canonical, Omitted};
-use crate::json::{self, Content, Node};
+use std::sync::Arc;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::classify::Answer;
+use super::found::{self, Asked};
+use super::request::{Request, make_headers};
+use super::send::{Inner, MAX_PATIENCE, Message, Patience, SMALL, message};
+use super::target::Target;
+use super::template::{MAX_URL, UrlTemplate};
+use crate::destination::{Gate, LookedUp};
+use crate::fingerprint::Arguments;
+use crate::id::Account;
 use crate::operation::LookUpAnswer;
-use crate::pointer::Pointer;
-use crate::recovery::LookUpRequest;
+use crate::policy::Tool;
 
-/// The deepest nesting of an answer that is read.
-const DEPTH: usize = 64;
+/// A look-up that is ready but for its secrets.
+pub(super) struct Question {
+    tool: Arc<Tool>,
+    request: Request,
+    asked: Asked,
+    arguments: Arguments,
+    /// The scope of what was sent, where that is not the declared one.
+    scope: Option<String>,
+}
 
-/// Reads the answer to `request`. `arguments` are the operation's; `addressed` says that the reference stands in the
-/// path of the URL, so that the resource itself is what was asked for.
-pub(super) fn read(
-    request: &LookUpRequest,
-    answer: &Answer,
-    arguments: &Node<'_>,
-    addressed: bool,
-) -> LookedUp {
-    let says = |answer: LookUpAnswer, error: Option<&str>| LookedUp {
-        answer,
-        reference: None,
-        result: None,
-        error: error.map(str::to_owned),
-        scope_changed: false,
-    };
-    let unclear = |why: &str| says(LookUpAnswer::Unclear, Some(why));
-    if !is_json(&answer.media_type()) || answer.encoded {
-        return unclear("the answer is not JSON");
-    }
-    if answer.body.end != BodyEnd::Complete || !answer.body.held {
-        return unclear("the answer did not come whole");
-    }
-    let Some(document) = std::str::from_utf8(&answer.body.bytes)
-        .ok()
-        .and_then(|text| json::parse_str(text.trim(), DEPTH).ok())
-    else {
-        return unclear("the answer is not JSON");
-    };
-    match answer.status {
-        200 => {}
-        // A resource that is addressed by our reference and is not there. Of a search it would say nothing.
-        404 | 410 if addressed && request.count.is_none() => return says(LookUpAnswer::Absent, None),
-        _ => return unclear("the answer has another status than 200"),
-    }
-    match counted(request, &document) {
-        Counted::None => return says(LookUpAnswer::Absent, None),
-        Counted::Several => return says(LookUpAnswer::Several, None),
-        Counted::Unclear => return unclear("the answer does not count records where it should"),
-        Counted::One | Counted::NotAsked => {}
-    }
-    let Some(found) = request.found.resolve(&document).and_then(scalar) else {
-        let nothing = request.count.is_none() && holds_nothing(&document, &request.found);
-        return match nothing {
-            true => says(LookUpAnswer::Absent, None),
-            false => unclear("the answer does not name the record where it should"),
+impl Question {
+    /// Fills the declared request. `key` is exactly the text that was sent.
+    pub(super) fn make(
+        tool: Arc<Tool>,
+        account: &Account,
+        arguments: &Arguments,
+        key: Option<&str>,
+        scope: Option<&str>,
+    ) -> Result<Self, &'static str> {
+        const UNREADABLE: &str = "the look-up's declaration cannot be read";
+        const UNFILLED: &str = "the look-up's request cannot be made of these arguments";
+        let http = tool.http().ok_or("the tool is not carried over HTTP")?;
+        let by = tool.recovery.lookup().and_then(|by| by.http()).ok_or("no look-up is declared over HTTP")?;
+        if !matches!(by.method.as_str(), "GET" | "POST") {
+            return Err(UNREADABLE);
+        }
+        let template = UrlTemplate::parse(&by.url, tool.recovery.place()).map_err(|_| UNREADABLE)?;
+        let node = arguments.node().map_err(|_| UNFILLED)?;
+        let url = template.fill(&node, key).map_err(|_| UNFILLED)?;
+        if url.len() > MAX_URL {
+            return Err(UNFILLED);
+        }
+        let headers = make_headers(http, account, None, false).map_err(|_| UNREADABLE)?;
+        let request = Request { method: by.method.clone(), url, headers, body: None, digest: String::new() };
+        let asked = Asked {
+            found: by.found.clone(),
+            count: by.count.clone(),
+            must_match: by.must_match.clone(),
+            by_address: template.path_names_key(),
         };
-    };
-    if !repeats(request, &document, arguments) {
-        return says(LookUpAnswer::Differs, Some("the record has other values than the operation"));
+        let (arguments, scope) = (arguments.clone(), scope.map(str::to_owned));
+        Ok(Self { tool, request, asked, arguments, scope })
     }
+}
+
+/// A question takes no effect, so it may always be asked.
+struct Free;
+
+impl Gate for Free {
+    fn may_write(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Asks once. The tool's timeout bounds all of it.
+    pub(super) async fn look_up(&self, question: Question) -> LookedUp {
+        let Some(http) = question.tool.http() else {
+            return LookedUp::failed("the tool is not carried over HTTP");
+        };
+        let (allow_private, end) = (http.allow_private, Instant::now() + http.timeout.min(MAX_PATIENCE));
+        let credential = match (&http.scope, &question.scope) {
+            (Some(declared), Some(recorded)) if declared != recorded => return scope_changed(),
+            (Some(_), _) | (None, None) => None,
+            (None, Some(recorded)) => Some(recorded.clone()),
+        };
+        let headers = match timeout_at(end, self.headers(&question.request, credential)).await {
+            Ok(Ok(Some(headers))) => headers,
+            Ok(Ok(None)) => return scope_changed(),
+            Ok(Err(error)) => return LookedUp::failed(&error.to_string()),
+            Err(_) => return LookedUp::failed("no answer in time"),
+        };
+        let Ok((target, path)) = Target::split(&question.request.url) else {
+            return LookedUp::failed("the URL cannot be read");
+        };
+        let Some(message) = message(&question.request, &target, path, headers, false) else {
+            return LookedUp::failed("the request cannot be written as HTTP");
+        };
+        self.ask(message, &target, allow_private, end, question.asked, question.arguments).await
+    }
+
+    async fn ask(
+        &self,
+        message: Message,
+        target: &Target,
+        allow_private: bool,
+        end: Instant,
+        asked: Asked,
+        arguments: Arguments,
+    ) -> LookedUp {
+        let mut lane = match timeout_at(end, self.connector.connect(target, allow_private)).await {
+            Ok(Ok(lane)) => lane,
+            Ok(Err(error)) => return LookedUp::failed(&error.to_string()),
+            Err(_) => return LookedUp::failed("no connection in time"),
+        };
+        lane.wire.arm(Arc::new(Free));
+        let mut patience = Patience::until(end);
+        let sending = lane.sender.send_request(message);
+        let response = match patience.wait(sending, || lane.wire.is_written()).await {
+            // A peer that answers what it was never asked says nothing.
+            Some(Ok(response)) if lane.wire.is_written() => response,
+            Some(_) => return LookedUp::failed("the connection ended before an answer"),
+            None => return LookedUp::failed("no answer in time"),
+        };
+        let (answer, held) = self.read(response, &mut patience).await;
+        let looked = judged(asked, answer, arguments).await;
+        drop(held);
+        looked
+    }
+}
+
+fn scope_changed() -> LookedUp {
     LookedUp {
-        reference: Some(found.to_owned()),
-        result: whole_result(answer),
-        ..says(LookUpAnswer::Found, None)
+        scope_changed: true,
+        ..LookedUp::failed("the credential belongs to another vendor account than the one that was sent to")
     }
 }
 
-enum Counted {
-    NotAsked,
-    None,
-    One,
-    Several,
-    Unclear,
-}
-
-fn counted(request: &LookUpRequest, document: &Node<'_>) -> Counted {
-    let Some(pointer) = &request.count else { return Counted::NotAsked };
-    let number = match pointer.resolve(document).map(Node::content) {
-        Some(Content::Array(elements)) => elements.len() as u64,
-        Some(Content::Number(text)) => match text.parse() {
-            Ok(number) => number,
-            Err(_) => return Counted::Unclear,
-        },
-        Some(Content::String(_) | Content::Bool(_) | Content::Null | Content::Object(_)) | None => {
-            return Counted::Unclear;
-        }
-    };
-    match number {
-        0 => Counted::None,
-        1 => Counted::One,
-        _ => Counted::Several,
+/// Large bodies are read where it disturbs nobody.
+async fn judged(asked: Asked, answer: Answer, arguments: Arguments) -> LookedUp {
+    if answer.body.bytes.len() <= SMALL {
+        return found::judge(&asked, &answer, &arguments);
     }
-}
-
-/// Whether the place of the record is there and empty: a list that is too short, or null.
-fn holds_nothing(document: &Node<'_>, found: &Pointer) -> bool {
-    let mut at = found.clone();
-    loop {
-        let Some((parent, token)) = at.split_last().map(|(parent, token)| (parent, token.to_owned())) else {
-            return false;
-        };
-        match parent.resolve(document).map(Node::content) {
-            Some(Content::Array(elements)) => {
-                return token.parse::<usize>().is_ok_and(|index| index >= elements.len());
-            }
-            Some(Content::Null) => return true,
-            Some(Content::Object(_)) => {
-                // The member itself may be null; a member that is absent is another shape.
-                return at.resolve(document).is_some_and(|node| matches!(node.content(), Content::Null));
-            }
-            Some(Content::String(_) | Content::Number(_) | Content::Bool(_)) => return false,
-            None => at = parent,
-        }
-    }
-}
-
-/// Whether the record repeats what the declaration wants it to repeat. The record is what holds the member that names
-/// it; values are compared as in a fingerprint.
-fn repeats(request: &LookUpRequest, document: &Node<'_>, arguments: &Node<'_>) -> bool {
-    let record = request.found.split_last().and_then(|(record, _)| record.resolve(document));
-    request.must_match.iter().all(|pointer| {
-        let theirs = record.and_then(|record| pointer.resolve(record)).map(canonical);
-        theirs.is_some() && theirs == pointer.resolve(arguments).map(canonical)
+    let work = move || found::judge(&asked, &answer, &arguments);
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| LookedUp {
+        answer: LookUpAnswer::Unclear,
+        ..LookedUp::failed("the answer could not be read to its end")
     })
-}
-
-fn canonical(node: &Node<'_>) -> String {
-    let mut text = String::new();
-    Canonical::new(&Omitted::default(), &mut |piece: &str| text.push_str(piece)).value(node);
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::classify::AnswerBody;
-    use super::*;
-
-    fn request(count: Option<&str>) -> LookUpRequest {
-        let pointer = |text: &str| Pointer::parse(text).unwrap();
-        LookUpRequest {
-            method: "GET".to_owned(),
-            url: "http://supplier.test/orders?ref={reference}".to_owned(),
-            found: pointer("/orders/0/id"),
-            count: count.map(pointer),
-            must_match: vec![pointer("/total")],
-        }
-    }
-
-    fn said(status: u16, kind: &str, body: &str, end: BodyEnd) -> Answer {
-        Answer {
-            status,
-            content_type: Some(kind.to_owned()),
-            encoded: false,
-            retry_after: None,
-            body: AnswerBody {
-                bytes: body.as_bytes().to_vec(),
-                held: true,
-                size: body.len() as u64,
-                digest: "sha256:x".to_owned(),
-                end,
-            },
-        }
-    }
-
-    fn reads(request: &LookUpRequest, answer: &Answer, addressed: bool) -> LookedUp {
-        let arguments = json::parse_str(r#"{"total": 12.50}"#, 9).unwrap();
-        read(request, answer, &arguments, addressed)
-    }
-
-    fn whole(body: &str) -> Answer {
-        said(200, "application/json; charset=utf-8", body, BodyEnd::Complete)
-    }
-
-    #[test]
-    fn one_record_that_repeats_our_values_is_ours() {
-        let ours = whole(r#"{"orders":[{"id":"po_1","total":1.25e1}]}"#);
-        for count in [None, Some("/orders")] {
-            let found = reads(&request(count), &ours, false);
-            assert_eq!((found.answer, found.reference.as_deref()), (LookUpAnswer::Found, Some("po_1")));
-            assert_eq!(found.result.unwrap().status, Some(200));
-        }
-        for other in [r#"{"orders":[{"id":"po_1","total":13}]}"#, r#"{"orders":[{"id":"po_1"}]}"#] {
-            assert_eq!(reads(&request(None), &whole(other), false).answer, LookUpAnswer::Differs);
-        }
-        let two = whole(r#"{"orders":[{"id":"po_1","total":12.5},{"id":"po_2","total":12.5}]}"#);
-        assert_eq!(reads(&request(Some("/orders")), &two, false).answer, LookUpAnswer::Several);
-    }
-
-    #[test]
-    fn only_an_empty_place_of_the_declared_shape_is_a_miss() {
-        let absent = |count, body: &str| reads(&request(count), &whole(body), false).answer;
-        assert_eq!(absent(Some("/orders"), r#"{"orders":[]}"#), LookUpAnswer::Absent);
-        assert_eq!(absent(None, r#"{"orders":[]}"#), LookUpAnswer::Absent);
-        assert_eq!(absent(None, r#"{"orders":null}"#), LookUpAnswer::Absent);
-        assert_eq!(absent(None, r#"{"orders":[{"id":null}]}"#), LookUpAnswer::Absent);
-        for other in ["{}", "[]", "{\"error\":\"busy\"}", r#"{"orders":{}}"#, r#"{"orders":[{}]}"#, "\"x\""] {
-            assert_eq!(absent(None, other), LookUpAnswer::Unclear, "{other}");
-        }
-        for other in [r#"{"orders":{}}"#, "{}", r#"{"orders":[{"total":12.5}]}"#, r#"{"orders":"0"}"#] {
-            assert_eq!(absent(Some("/orders"), other), LookUpAnswer::Unclear, "{other}");
-        }
-    }
-
-    #[test]
-    fn error_pages_and_broken_answers_say_nothing() {
-        let empty = r#"{"orders":[]}"#;
-        for answer in [
-            said(200, "text/html", empty, BodyEnd::Complete),
-            said(200, "application/json", empty, BodyEnd::Cut),
-            said(200, "application/json", empty, BodyEnd::Capped),
-            said(200, "application/json", empty, BodyEnd::Unframed),
-            said(200, "application/json", &empty[..9], BodyEnd::Complete),
-            said(503, "application/json", empty, BodyEnd::Complete),
-            said(404, "application/json", empty, BodyEnd::Complete),
-            said(404, "text/html", empty, BodyEnd::Complete),
-        ] {
-            let read = reads(&request(Some("/orders")), &answer, true);
-            assert_eq!(read.answer, LookUpAnswer::Unclear, "{answer:?}");
-        }
-        let gone = said(404, "application/problem+json", "{}", BodyEnd::Complete);
-        assert_eq!(reads(&request(None), &gone, true).answer, LookUpAnswer::Absent, "the resource itself");
-        assert_eq!(reads(&request(None), &gone, false).answer, LookUpAnswer::Unclear, "a search");
-    }
 }

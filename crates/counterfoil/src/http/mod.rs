@@ -2,12 +2,13 @@
 //! always knows whether a byte of it went out, and what its answer proves.
 //!
 //! [`request`], [`declaration`] and [`mod@classify`] are pure. [`send`] connects first, asks its gate second and writes
-//! third; nothing in here sends a request twice, follows a redirect or decides about another attempt.
+//! third. A look-up asks instead of sending, on a connection of its own. Nothing in here sends a request twice, follows a redirect or decides about another attempt.
 
 pub mod address;
 pub mod classify;
 pub mod connect;
 pub mod declaration;
+mod found;
 mod look_up;
 mod pool;
 mod probe;

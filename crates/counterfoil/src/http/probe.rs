@@ -55,13 +55,17 @@ impl<'b> Document<'b> {
     /// The named value. A name that an object holds twice means two things, so it names nothing.
     pub(super) fn find(self, pointer: &Pointer) -> Option<Value> {
         let tokens: Vec<&str> = pointer.tokens().collect();
+        self.raw(&tokens).map(value)
+    }
+
+    /// The text of the value at the end of these names and indexes.
+    pub(super) fn raw(self, tokens: &[&str]) -> Option<&'b str> {
         let mut reader = serde_json::Deserializer::from_str(self.0);
-        let raw = Walk { tokens: &tokens }.deserialize(&mut reader).ok()??;
-        Some(value(raw))
+        Walk { tokens }.deserialize(&mut reader).ok()?
     }
 }
 
-fn value(raw: &str) -> Value {
+pub(super) fn value(raw: &str) -> Value {
     let inside = || raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
     if raw.starts_with(['{', '[']) {
         return Value::Other { empty: inside().trim().is_empty() };
@@ -77,6 +81,11 @@ fn value(raw: &str) -> Value {
         Content::String(text) => Value::Text(text.clone().into_owned()),
         Content::Array(_) | Content::Object(_) => Value::Other { empty: false },
     }
+}
+
+/// How many elements an array has; `None` for anything else.
+pub(super) fn length(raw: &str) -> Option<usize> {
+    serde_json::from_str::<Vec<IgnoredAny>>(raw).ok().map(|elements| elements.len())
 }
 
 /// Follows the tokens and skips everything beside them.

@@ -235,18 +235,7 @@ fn form_body(
 }
 
 /// Our own headers first, each only where the declaration does not give another value for it.
-/// The headers of a look-up: those of the tool, without a key.
-///
-/// # Errors
-/// As [`build`].
-pub(super) fn look_up_headers(
-    http: &HttpDeclaration,
-    account: &Account,
-) -> Result<Vec<(String, String)>, InvalidArguments> {
-    make_headers(http, account, None, false)
-}
-
-fn make_headers(
+pub(super) fn make_headers(
     http: &HttpDeclaration,
     account: &Account,
     keyed: Option<(&Place, &str)>,

@@ -19,19 +19,17 @@ use tokio::time::{Instant, timeout_at};
 use super::address::{Resolve, SystemResolver};
 use super::classify::{self, Answer, AnswerBody, BodyEnd, MAX_KEPT, classify};
 use super::connect::{Connector, Lane};
-use super::look_up;
+use super::look_up::Question;
 use super::pool::Pool;
-use super::request::{InvalidArguments, Request, build, header_value, look_up_headers};
+use super::request::{InvalidArguments, Request, build, header_value};
 use super::secrets::{self, SecretError, Secrets, SystemSecrets};
 use super::target::Target;
-use super::template::UrlTemplate;
 use super::wire::Fate;
 use crate::destination::{Boxed, Destination, Finding, Gate, LookedUp, Made};
 use crate::fingerprint::Arguments;
 use crate::id::Account;
 use crate::operation::Marker;
 use crate::policy::{HttpDeclaration, Tool};
-use crate::recovery::LookUpBy;
 use crate::time::Clock;
 
 /// Bounds of one send. The defaults suit everything but tests.
@@ -67,11 +65,11 @@ pub struct HttpDestination {
     inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(super) struct Inner {
     clock: Arc<dyn Clock>,
     secrets: Arc<dyn Secrets>,
     ledger_secret: [u8; 32],
-    connector: Connector,
+    pub(super) connector: Connector,
     pool: Pool,
     limits: Limits,
     large: Semaphore,
@@ -87,7 +85,7 @@ impl std::fmt::Debug for HttpDestination {
 const UNREADABLE: &str = "unreadable";
 
 /// The longest `timeout` and `linger`.
-const MAX_PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const MAX_PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl HttpDestination {
     /// Destinations as the host resolves and trusts them, with the secrets of its environment and files.
@@ -177,38 +175,14 @@ impl Destination for HttpDestination {
         key: Option<&str>,
         scope: Option<&str>,
     ) -> Boxed<LookedUp> {
+        let question = Question::make(tool, account, arguments, key, scope);
         let inner = Arc::clone(&self.inner);
-        let question = Question {
-            tool,
-            account: account.clone(),
-            arguments: arguments.clone(),
-            key: key.map(str::to_owned),
-            scope: scope.map(str::to_owned),
-        };
         Box::pin(async move {
-            let patience = question.tool.http().map_or(MAX_PATIENCE, |http| http.timeout);
-            let asked = tokio::time::timeout(patience, inner.ask(&question)).await;
-            asked.unwrap_or_else(|_| LookedUp::failed("no answer in time"))
+            match question {
+                Ok(question) => inner.look_up(question).await,
+                Err(words) => LookedUp::failed(words),
+            }
         })
-    }
-}
-
-/// What a look-up asks about.
-struct Question {
-    tool: Arc<Tool>,
-    account: Account,
-    arguments: Arguments,
-    key: Option<String>,
-    /// The vendor account that the attempts were made under.
-    scope: Option<String>,
-}
-
-/// A look-up changes nothing: it may be written at any time.
-struct Open;
-
-impl Gate for Open {
-    fn may_write(&self) -> Result<(), &'static str> {
-        Ok(())
     }
 }
 
@@ -278,7 +252,7 @@ impl Inner {
 
     /// The headers with their secrets; `None` where those belong to another credential than the attempt was recorded
     /// under. Read off the async threads: a file may be slow, and nothing is sent if it is too slow.
-    async fn headers(
+    pub(super) async fn headers(
         &self,
         request: &Request,
         credential: Option<String>,
@@ -292,100 +266,6 @@ impl Inner {
         }
         let read = tokio::time::timeout(self.limits.connect, tokio::task::spawn_blocking(resolve)).await;
         read.map_or(Err(SecretError::Missing), |read| read.unwrap_or(Err(SecretError::Missing)))
-    }
-
-    /// Asks once, on a connection of its own. Whatever goes wrong says nothing about the operation.
-    async fn ask(&self, question: &Question) -> LookedUp {
-        let Question { tool, account, arguments, key, scope } = question;
-        let (Some(http), Some(request)) = (tool.http(), tool.recovery.lookup().and_then(LookUpBy::http))
-        else {
-            return LookedUp::failed("no look-up is declared");
-        };
-        let Ok(node) = arguments.node() else { return LookedUp::failed("the arguments cannot be read") };
-        let Ok(template) = UrlTemplate::parse(&request.url, tool.recovery.place()) else {
-            return LookedUp::failed("the look-up's URL cannot be read");
-        };
-        let (Ok(url), Ok(headers)) = (template.fill(&node, key.as_deref()), look_up_headers(http, account))
-        else {
-            return LookedUp::failed("the look-up cannot be made of these arguments");
-        };
-        let Ok((target, path)) = Target::split(&url) else {
-            return LookedUp::failed("the look-up's URL cannot be read");
-        };
-        match self.scope_now(tool, account).await {
-            Ok(now) if scope.as_ref().is_some_and(|sent| *sent != now) => {
-                return LookedUp {
-                    scope_changed: true,
-                    ..LookedUp::failed("the credential changed its scope")
-                };
-            }
-            Ok(_) => {}
-            Err(error) => return LookedUp::failed(&error.to_string()),
-        }
-        let asked = Request {
-            method: request.method.clone(),
-            url: url.clone(),
-            headers,
-            body: None,
-            digest: String::new(),
-        };
-        let headers = match self.headers(&asked, None).await {
-            Ok(Some(headers)) => headers,
-            Ok(None) => return LookedUp::failed("the credential changed meanwhile"),
-            Err(error) => return LookedUp::failed(&error.to_string()),
-        };
-        let Some(message) = message(&asked, &target, path, headers, false) else {
-            return LookedUp::failed("the look-up cannot be written as HTTP");
-        };
-        let mut lane = match self.connector.connect(&target, http.allow_private).await {
-            Ok(lane) => lane,
-            Err(error) => return LookedUp::failed(&error.to_string()),
-        };
-        lane.wire.arm(Arc::new(Open));
-        let Ok(response) = lane.sender.send_request(message).await else {
-            return LookedUp::failed("the connection ended before an answer");
-        };
-        let end = Instant::now() + http.timeout.min(MAX_PATIENCE);
-        let mut patience = Patience { timeout: end, end, linger: Duration::ZERO, late: None };
-        let (answer, held) = self.answer(response, &mut patience).await;
-        let looked = look_up::read(request, &answer, &node, template.names_key_in_path());
-        drop(held);
-        looked
-    }
-
-    /// The vendor account that the credential belongs to now. Read off the async threads: a file may be slow.
-    async fn scope_now(&self, tool: &Arc<Tool>, account: &Account) -> Result<String, SecretError> {
-        let (tool, account) = (Arc::clone(tool), account.clone());
-        let (source, ledger_secret) = (Arc::clone(&self.secrets), self.ledger_secret);
-        let read = move || secrets::scope(&tool, &account, &ledger_secret, &*source);
-        tokio::task::spawn_blocking(read).await.unwrap_or(Err(SecretError::Missing))
-    }
-
-    /// Reads an answer to its end, its limit or the end of all patience.
-    async fn answer(
-        &self,
-        response: http::Response<Incoming>,
-        patience: &mut Patience,
-    ) -> (Answer, Option<SemaphorePermit<'_>>) {
-        let (head, body) = response.into_parts();
-        let mut answer = Answer {
-            status: head.status.as_u16(),
-            content_type: text_of(&head.headers, &http::header::CONTENT_TYPE),
-            encoded: is_encoded(&head.headers),
-            retry_after: self.retry_after(&head.headers),
-            body: AnswerBody {
-                bytes: Vec::new(),
-                held: true,
-                size: 0,
-                digest: String::new(),
-                end: BodyEnd::Complete,
-            },
-        };
-        let framed = is_framed(&head.headers) || answer.status == 204;
-        let json = answer.says_json();
-        let (body, held) = patience.read(body, framed, json, &self.limits, &self.large).await;
-        answer.body = body;
-        (answer, held)
     }
 
     /// Hands the request over and reads the answer. The lane is given up at every exit but one: a whole answer on a
@@ -425,7 +305,7 @@ impl Inner {
                 };
             }
         };
-        let (answer, held) = self.answer(response, &mut patience).await;
+        let (answer, held) = self.read(response, &mut patience).await;
         if answer.body.end == BodyEnd::Complete
             && (200..300).contains(&answer.status)
             && tool.recovery.destination_dedupes()
@@ -436,6 +316,33 @@ impl Inner {
         let finding = classified(tool, answer, caller.first, key_sent).await;
         drop(held);
         Exchange::over(finding)
+    }
+
+    /// Reads an answer to its end, or as far as patience goes. The permit is kept until the answer is judged.
+    pub(super) async fn read(
+        &self,
+        response: http::Response<Incoming>,
+        patience: &mut Patience,
+    ) -> (Answer, Option<SemaphorePermit<'_>>) {
+        let (head, body) = response.into_parts();
+        let mut answer = Answer {
+            status: head.status.as_u16(),
+            content_type: text_of(&head.headers, &http::header::CONTENT_TYPE),
+            encoded: is_encoded(&head.headers),
+            retry_after: self.retry_after(&head.headers),
+            body: AnswerBody {
+                bytes: Vec::new(),
+                held: true,
+                size: 0,
+                digest: String::new(),
+                end: BodyEnd::Complete,
+            },
+        };
+        let framed = is_framed(&head.headers) || answer.status == 204;
+        let json = answer.says_json();
+        let (body, held) = patience.read(body, framed, json, &self.limits, &self.large).await;
+        answer.body = body;
+        (answer, held)
     }
 
     /// The library may need a moment to see that a connection is ready again; nobody waits long for it.
@@ -453,7 +360,7 @@ impl Inner {
     }
 }
 
-type Message = http::Request<Full<Bytes>>;
+pub(super) type Message = http::Request<Full<Bytes>>;
 
 /// What became of handing a request to a connection.
 enum Exchange {
@@ -470,7 +377,7 @@ impl Exchange {
 }
 
 /// Up to so many bytes a body is read in passing.
-const SMALL: usize = 64 * 1024;
+pub(super) const SMALL: usize = 64 * 1024;
 
 /// Large bodies are read where it disturbs nobody.
 async fn classified(tool: &Tool, answer: Answer, first_send: bool, key_sent: bool) -> Finding {
@@ -510,7 +417,7 @@ fn resolve_headers(
 }
 
 /// The message as it goes out. `None` where something in it cannot be written.
-fn message(
+pub(super) fn message(
     request: &Request,
     target: &Target,
     path: &str,
@@ -555,7 +462,7 @@ fn is_framed(headers: &http::HeaderMap) -> bool {
 }
 
 /// How long an answer is waited for, and whom to tell in between.
-struct Patience {
+pub(super) struct Patience {
     timeout: Instant,
     end: Instant,
     linger: Duration,
@@ -563,9 +470,18 @@ struct Patience {
 }
 
 impl Patience {
+    /// Nobody is told anything in between.
+    pub(super) fn until(end: Instant) -> Self {
+        Self { timeout: end, end, linger: Duration::ZERO, late: None }
+    }
+
     /// Waits until the end of `linger`. At `timeout` callers are told, if a byte was written; if none was by then,
     /// the wait is over.
-    async fn wait<F: Future>(&mut self, future: F, written: impl Fn() -> bool) -> Option<F::Output> {
+    pub(super) async fn wait<F: Future>(
+        &mut self,
+        future: F,
+        written: impl Fn() -> bool,
+    ) -> Option<F::Output> {
         let mut future = pin!(future);
         if self.late.is_some() {
             if let Ok(output) = timeout_at(self.timeout, &mut future).await {

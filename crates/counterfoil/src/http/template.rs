@@ -58,15 +58,15 @@ impl UrlTemplate {
         &self.target
     }
 
-    /// Whether the key stands in the path, so that the URL addresses the one record that carries it.
-    pub(super) fn names_key_in_path(&self) -> bool {
-        self.path.iter().any(|piece| matches!(piece, Piece::Key))
-    }
-
     /// Whether the key stands somewhere in the template.
     pub(crate) fn names_key(&self) -> bool {
         let pieces = self.path.iter().chain(self.query.iter().flatten());
         pieces.into_iter().any(|piece| matches!(piece, Piece::Key))
+    }
+
+    /// Whether the key stands in the path: then the URL is the address of one record.
+    pub(crate) fn path_names_key(&self) -> bool {
+        self.path.iter().any(|piece| matches!(piece, Piece::Key))
     }
 
     fn read(&mut self, mut rest: &str, place: Option<&Place>) -> Result<(), DeclarationProblem> {

@@ -105,6 +105,12 @@ impl Investigate {
         if taken || lingers || context.paused == Some(PauseReason::Clock) {
             return Ok(Investigated::Wait);
         }
+        if context.scope_changed() {
+            hold_for_scope(draft)?;
+            let data = state_data(&draft.operation);
+            draft.note("planned", Actor::Rule, data);
+            return Ok(Investigated::Wait);
+        }
         let (Some(tool), Some(last)) = (snapshot.stored.clone(), operation.attempts.last().cloned()) else {
             return Ok(Investigated::Wait);
         };
@@ -147,6 +153,12 @@ pub(super) fn look_up_due(draft: &Draft, context: &Context<'_>, facts: &Tool, ra
         Plan::Send(_) | Plan::Hold(_) | Plan::Over => false,
     };
     due && context.current.is_some() && !operation.duplicate_suspected && planned()
+}
+
+/// The records of another vendor account say nothing about what was sent to this one.
+fn hold_for_scope(draft: &mut Draft) -> Result<(), Refusal> {
+    let open = Open { hold: Some(HoldReason::ScopeChanged), ..Open::default() };
+    draft.apply(&Event::Replanned(open), None)
 }
 
 /// What a look-up found.
@@ -256,8 +268,7 @@ impl LookUpReport {
         if self.looked.scope_changed {
             let closed = matches!(&draft.operation.state, State::Unknown(Open { closed: Some(_), .. }));
             if !closed {
-                let open = Open { hold: Some(HoldReason::ScopeChanged), ..Open::default() };
-                draft.apply(&Event::Replanned(open), None)?;
+                hold_for_scope(draft)?;
             }
         } else if self.looked.answer == LookUpAnswer::Several {
             draft.operation.duplicate_suspected = true;

@@ -201,7 +201,7 @@ pub(super) fn begin(
     if repeat && look_up_due(draft, context, &facts, random) {
         return Ok(Begun::NotNow);
     }
-    if let Some(reason) = changed_request(draft, offer) {
+    if let Some(reason) = changed_request(draft, context, offer) {
         return hold(draft, reason);
     }
     match decide::approval_need(operation, &facts, current, context.now) {
@@ -244,7 +244,7 @@ fn made_under_earlier_key(draft: &Draft, offer: &Offer) -> bool {
 }
 
 /// A credential of another vendor account, or a request that is no longer the first one, must not be sent.
-fn changed_request(draft: &Draft, offer: &Offer) -> Option<HoldReason> {
+fn changed_request(draft: &Draft, context: &Context<'_>, offer: &Offer) -> Option<HoldReason> {
     // A new key makes another request; what went before under another one is settled.
     let first = draft.operation.attempts_under_key().first();
     // An attempt that is proved unprocessed reached no vendor account: a credential that was mended may differ.
@@ -259,7 +259,7 @@ fn changed_request(draft: &Draft, offer: &Offer) -> Option<HoldReason> {
         )
         | None => true,
     });
-    if reached.is_some_and(|reached| reached.scope != offer.scope) {
+    if reached.is_some_and(|reached| reached.scope != offer.scope || context.scope_changed()) {
         Some(HoldReason::ScopeChanged)
     } else if first.is_some_and(|first| first.request_digest != offer.request_digest) {
         Some(HoldReason::RequestChanged)

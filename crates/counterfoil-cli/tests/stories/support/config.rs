@@ -41,17 +41,33 @@ impl ToolText {
         Self::new(name).recovery("kind = \"none\"")
     }
 
-    /// A tool whose destination can be asked for the reference in the body; `{supplier}` stands for its address.
-    pub(crate) fn looked_up(name: &str) -> Self {
+    /// A tool whose supplier can be searched by our reference, and executes nothing that is older than a second.
+    pub(crate) fn searched(name: &str) -> Self {
         Self::new(name)
-            .http("timeout = \"1s\"")
-            .http("linger = \"0s\"")
             .recovery("kind = \"lookup\"")
             .recovery("reference = \"body:/client_reference\"")
-            .recovery(
-                "lookup = { method = \"GET\", url = \"{supplier}/orders?client_reference={reference}\", \
-                 found = \"/orders/0/id\", count = \"/orders\" }",
-            )
+            .recovery("authoritative = true")
+            .recovery("request_lifetime = \"1s\"")
+            .recovery("skew = \"0s\"")
+            .search("/orders/0/id")
+    }
+
+    /// How the supplier is searched, and where it names what it found.
+    pub(crate) fn search(self, found: &str) -> Self {
+        let url = "{supplier}/orders?client_reference={reference}";
+        self.recovery(&format!("lookup = {{ url = \"{url}\", found = \"{found}\", count = \"/orders\" }}"))
+    }
+
+    /// Without the line of `recovery` that has this key.
+    pub(crate) fn without_recovery(mut self, key: &str) -> Self {
+        self.recovery.retain(|line| line.split('=').next().map(str::trim) != Some(key));
+        self
+    }
+
+    /// Whatever stands after the tables of the tool.
+    pub(crate) fn further(mut self, text: &str) -> Self {
+        self.further.push_str(text);
+        self
     }
 
     /// Where it sends; without this, to the supplier's `/orders`.

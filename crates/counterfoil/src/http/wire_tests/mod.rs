@@ -21,6 +21,7 @@ use crate::policy::{Meaning, Tool};
 use crate::time::{Clock, ManualClock, Timestamp};
 
 mod exchange;
+mod look_up;
 mod reach;
 
 const KEY: &str = "34709695c54c93bf67da7aa0502747ef";
