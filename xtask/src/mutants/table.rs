@@ -168,8 +168,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "credential refusals use up attempts",
         file: REPORT,
-        old: "attempt.counts = !finding.stopped && !finding.credential_refused;",
-        new: "attempt.counts = !finding.stopped;",
+        old: "attempt.counts = attempt.counts && !finding.stopped && !finding.credential_refused;",
+        new: "attempt.counts = attempt.counts && !finding.stopped;",
     },
     Mutant {
         name: "the fencing token stands still",
@@ -198,7 +198,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "another vendor account is fine",
         file: START,
-        old: "if reached.is_some_and(|reached| reached.scope != offer.scope) {",
+        old: "if reached.is_some_and(|reached| reached.scope != offer.scope || context.scope_changed()) {",
         new: "if reached.is_some_and(|_| false) {",
     },
     Mutant {

@@ -28,6 +28,7 @@ mod frozen;
 mod guard;
 mod identity;
 mod look_ups;
+mod looked_up;
 mod lost_reply;
 mod reloads;
 mod retention_and_authorization;

@@ -52,7 +52,8 @@ impl Draft {
             attempts: operation.attempts.len(),
             others_unsettled: others,
             duplicate_suspected: operation.duplicate_suspected,
-            overtaken: operation.overtaken,
+            // Whatever a released one held back may have been started past it.
+            overtaken: operation.overtaken || operation.released.is_some(),
         };
         let next = next(&operation.state, facts, event)?;
         match next.suspect {

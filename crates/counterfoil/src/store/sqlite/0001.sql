@@ -69,14 +69,6 @@ CREATE TABLE counterfoil_keys (
     PRIMARY KEY (account, key, id)
 ) WITHOUT ROWID;
 
--- Which operation waits for which: when the holder is settled or released, whoever waits is due at once.
-CREATE TABLE counterfoil_waits (
-    account TEXT NOT NULL,
-    holder  TEXT NOT NULL,
-    id      TEXT NOT NULL,
-    PRIMARY KEY (account, holder, id)
-) WITHOUT ROWID;
-
 CREATE TABLE counterfoil_evidence (
     position     INTEGER PRIMARY KEY,
     account      TEXT NOT NULL,

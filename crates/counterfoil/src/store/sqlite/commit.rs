@@ -194,33 +194,7 @@ impl<'a> Commit<'a> {
             return Err(Failure::damaged("an operation changed inside a commit"));
         }
         row::insert_keys(self.connection, &operation, loaded)?;
-        self.waits(&operation, fresh)?;
         Ok(operation)
-    }
-
-    /// Keeps who waits for whom, and makes due whoever waited for this one, where it holds nobody back any more. It is
-    /// a hint: what is due asks the guards again.
-    fn waits(&mut self, operation: &Operation, fresh: bool) -> Result<(), Failure> {
-        let account = operation.account.as_str();
-        if !operation.state.is_final() {
-            let holders = operation.blocked_by.iter().chain(&operation.replaces).chain(&operation.inherits);
-            for holder in holders {
-                self.connection
-                    .prepare_cached(
-                        "INSERT OR IGNORE INTO counterfoil_waits (account, holder, id) VALUES (?1, ?2, ?3)",
-                    )?
-                    .execute((account, holder.as_str(), operation.id.as_str()))?;
-            }
-        }
-        if !fresh && (operation.state.is_final() || operation.released.is_some()) {
-            self.connection
-                .prepare_cached(
-                    "UPDATE counterfoil_operations SET due_at = ?3 WHERE account = ?1 AND stage = 'prepared' \
-                     AND wish = 1 AND id IN (SELECT id FROM counterfoil_waits WHERE account = ?1 AND holder = ?2)",
-                )?
-                .execute((account, operation.id.as_str(), self.now().as_millis()))?;
-        }
-        Ok(())
     }
 
     /// Another operation that changes with it. It was loaded in this commit, so its version is the one that is stored.
@@ -237,7 +211,6 @@ impl<'a> Commit<'a> {
         if !row::update(self.connection, &operation, due_at, version)? {
             return Err(Failure::damaged("an operation changed inside a commit"));
         }
-        self.waits(&operation, false)?;
         for (number, draft) in (version + 1..).zip(&evidence) {
             self.append(account, Some((&operation, number)), draft, snapshot.now)?;
         }
