@@ -135,25 +135,21 @@ fn identifier(recovery: &Recovery) -> String {
 fn stops(tool: &Tool) -> Vec<String> {
     let budget = &tool.budget;
     let mut stops = Vec::new();
-    let tries = format!(
-        "attempts that certainly had no effect are repeated: at most {}, within {}, from {} to {} apart",
+    let spread = format!(
+        "at most {}, within {}, from {} to {} apart",
         attempts(budget.attempts),
         spoken(budget.elapsed),
         spoken(budget.first_delay),
         spoken(budget.max_delay)
     );
+    let tries = format!("attempts that certainly had no effect are repeated: {spread}");
     match &tool.recovery {
         Recovery::Transaction => {
             stops.push("nothing is repeated: a transaction that failed left nothing behind".to_owned());
         }
         Recovery::IdempotencyKey(facts) => {
             stops.push(format!(
-                "the same request is repeated under the same key, also after a lost reply: at most {}, within {}, from {} \
-                 to {} apart",
-                attempts(budget.attempts),
-                spoken(budget.elapsed),
-                spoken(budget.first_delay),
-                spoken(budget.max_delay)
+                "the same request is repeated under the same key, also after a lost reply: {spread}"
             ));
             stops.push(format!(
                 "no attempt begins later than {} after the first: the key is remembered for {}, less a request_lifetime \
@@ -170,12 +166,7 @@ fn stops(tool: &Tool) -> Vec<String> {
         }
         Recovery::UniqueReference(facts) => {
             stops.push(format!(
-                "the same request is repeated with the same reference, also after a lost reply: at most {}, within {}, \
-                 from {} to {} apart",
-                attempts(budget.attempts),
-                spoken(budget.elapsed),
-                spoken(budget.first_delay),
-                spoken(budget.max_delay)
+                "the same request is repeated with the same reference, also after a lost reply: {spread}"
             ));
             if let Some(unique_for) = facts.unique_for {
                 stops.push(format!(
@@ -228,7 +219,7 @@ fn attempts(number: u32) -> String {
 }
 
 /// How long after an attempt began a look-up must begin for its miss to count; `None` where nothing bounds a request.
-pub(crate) fn miss_wait(facts: &LookUpFacts, tool: &Tool) -> Option<Duration> {
+fn miss_wait(facts: &LookUpFacts, tool: &Tool) -> Option<Duration> {
     Some(tool.send_window() + facts.request_lifetime? + facts.queue_time + facts.skew)
 }
 

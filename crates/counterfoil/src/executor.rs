@@ -280,7 +280,10 @@ impl Executor {
         let window = attempt.send_before.since(attempt.started_at);
         let approved_for =
             operation.approval.as_ref().map(|given| given.expires_at.since(attempt.started_at));
-        self.waited(&operation.account, &operation.id, operation.attempts.len());
+        // Remembered for the miss that may settle it one day; other tools have none.
+        if view.tool.recovery.miss_can_count() {
+            self.waited(&operation.account, &operation.id, operation.attempts.len());
+        }
         let deadline = since + approved_for.map_or(window, |left| left.min(window));
         let sending = Sending {
             executor: self.clone(),

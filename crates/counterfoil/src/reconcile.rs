@@ -22,9 +22,9 @@ pub struct Outlook {
 }
 
 /// The look-ups since the last attempt began: an older one says nothing of it.
-fn since_last_attempt(operation: &Operation) -> impl Iterator<Item = &LookUp> {
+fn since_last_attempt(operation: &Operation) -> Vec<&LookUp> {
     let last = operation.attempts.iter().map(|attempt| attempt.started_at).max();
-    operation.look_ups.iter().filter(move |look_up| last.is_some_and(|last| look_up.began_at >= last))
+    operation.look_ups.iter().filter(|look_up| last.is_some_and(|last| look_up.began_at >= last)).collect()
 }
 
 /// What look-ups can still do for an open operation of which `why` forbids another send. `None` where the destination
@@ -43,11 +43,11 @@ pub fn outlook(
     let over_at = last.started_at.plus(facts.recovery.lookup_for());
     let final_at = facts.recovery.absence_final_at(&operation.attempts);
     let can_count = final_at.is_some() && facts.recovery.miss_can_count();
-    let asked = since_last_attempt(operation).count();
-    let next = match since_last_attempt(operation).last() {
+    let asked = since_last_attempt(operation);
+    let next = match asked.last() {
         None => ended,
         Some(newest) => {
-            let tries = u32::try_from(asked).unwrap_or(u32::MAX);
+            let tries = u32::try_from(asked.len()).unwrap_or(u32::MAX);
             let next = now.plus(backoff::delay(&facts.budget, tries, random));
             // The first one whose miss is final.
             match final_at.map(|at| at.plus(Duration::from_millis(1))) {
@@ -57,30 +57,29 @@ pub fn outlook(
         }
     };
     let over = now >= over_at;
-    let bothers = asked > 0 || now >= ended.plus(FIRST_ANSWER);
+    let bothers = !asked.is_empty() || now >= ended.plus(FIRST_ANSWER);
     let missed_for_good = final_at.is_some_and(|at| {
-        since_last_attempt(operation)
-            .any(|look_up| look_up.answer == LookUpAnswer::Absent && look_up.began_at > at)
+        asked.iter().any(|look_up| look_up.answer == LookUpAnswer::Absent && look_up.began_at > at)
     });
-    let differs =
-        since_last_attempt(operation).last().is_some_and(|newest| newest.answer == LookUpAnswer::Differs);
+    let differs = asked.last().is_some_and(|newest| newest.answer == LookUpAnswer::Differs);
     let undecidable = !can_count && (final_at.is_none() || missed_for_good);
     let held = over || differs || (bothers && undecidable);
     Some(Outlook {
         next: Some(next).filter(|next| !over && *next < over_at),
-        hold: held.then(|| reason(operation, facts, why)),
+        hold: held.then(|| reason(&asked, facts, why)),
     })
 }
 
 /// Why a person is asked: what the look-ups said where they are the only way to know, else why nothing may be sent.
-fn reason(operation: &Operation, facts: &Tool, why: HoldReason) -> HoldReason {
-    let answers: Vec<LookUpAnswer> = since_last_attempt(operation).map(|look_up| look_up.answer).collect();
-    if answers.last() == Some(&LookUpAnswer::Differs) {
+fn reason(asked: &[&LookUp], facts: &Tool, why: HoldReason) -> HoldReason {
+    if asked.last().is_some_and(|newest| newest.answer == LookUpAnswer::Differs) {
         return HoldReason::FoundDiffers;
     }
     match facts.recovery {
-        Recovery::LookUp(_) if answers.contains(&LookUpAnswer::Absent) => HoldReason::NotFound,
-        Recovery::LookUp(_) if !answers.is_empty() => HoldReason::LookUpFailed,
+        Recovery::LookUp(_) if asked.iter().any(|look_up| look_up.answer == LookUpAnswer::Absent) => {
+            HoldReason::NotFound
+        }
+        Recovery::LookUp(_) if !asked.is_empty() => HoldReason::LookUpFailed,
         Recovery::LookUp(_)
         | Recovery::IdempotencyKey(_)
         | Recovery::UniqueReference(_)

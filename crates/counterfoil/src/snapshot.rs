@@ -161,6 +161,19 @@ impl Snapshot {
         }
     }
 
+    /// The operation as long as it is kept, also past its retention: what a sender or a destination knows is never
+    /// thrown away.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownOperation`] or [`Refusal::ReceiptExpired`].
+    pub fn kept_operation(&self) -> Result<&Operation, Refusal> {
+        match &self.existing {
+            Existing::Operation(operation) => Ok(operation),
+            Existing::Nothing => Err(Refusal::UnknownOperation),
+            Existing::Tombstone(grave) => Err(Refusal::ReceiptExpired { stage: grave.stage }),
+        }
+    }
+
     /// What an ID that the ledger does not know is answered with.
     #[must_use]
     pub fn missing(&self) -> Refusal {

@@ -30,9 +30,6 @@ const ACCEPTED_BY: usize = 1024;
 /// How many operations one may be declared distinct from.
 const DISTINCT: usize = 100;
 
-/// Bytes of a person's reason or note.
-const NOTE: usize = 4096;
-
 /// Members that decide a send and come with a later version: refused, never ignored.
 const LATER: [&str; 3] = ["subject", "replaces", "claim"];
 
@@ -304,8 +301,8 @@ pub(super) fn one_text(bytes: &[u8], name: &'static str) -> Result<String, Probl
     let body = Object::new(&root, &[name])?;
     let text = body.text(name)?.filter(|text| !text.trim().is_empty());
     let text = text.ok_or_else(|| Problem::invalid(format!("The member `{name}` is missing or empty.")))?;
-    if text.len() > NOTE {
-        return Err(Problem::invalid(format!("The member `{name}` is longer than {NOTE} bytes.")));
+    if text.len() > Words::MOST {
+        return Err(Problem::invalid(format!("The member `{name}` is longer than {} bytes.", Words::MOST)));
     }
     Ok(text.to_owned())
 }

@@ -29,8 +29,8 @@ pub(super) async fn approve(State(app): State<App>, request: Request) -> Result<
     told(&app, &session, decided, &id).await
 }
 
-/// An approval, or a verdict that allows another attempt, starts what carries a standing wish. Nobody waits for it here; where it fails, the executor's next round
-/// finds the operation due.
+/// An approval, or a verdict that allows another attempt, starts what carries a standing wish. Nobody waits for it here;
+/// where it fails, the executor's next round finds the operation due.
 pub(super) fn carry_on(app: &App, session: &Session, decided: &Result<View, Error>) {
     let Ok(view) = decided else { return };
     if session.is_own() || !view.operation.wish || view.next.action != Action::Retry {

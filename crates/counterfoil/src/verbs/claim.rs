@@ -4,10 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
-
 use super::draft::Draft;
-use super::report::{Report, ReportReply};
+use super::report::{Report, ReportReply, renewed};
 use super::start::{Begun, Offer, begin, spend};
 use crate::caller::{Caller, Need};
 use crate::decide::Action;
@@ -15,8 +13,8 @@ use crate::destination::Finding;
 use crate::error::Refusal;
 use crate::id::{FencingToken, OperationId, WorkerName};
 use crate::operation::{Attempt, Claim, Operation};
-use crate::snapshot::{Actor, Changes, Decided, Declarations, Existing, Needs, Snapshot, Verb, View};
-use crate::state::{Event, State};
+use crate::snapshot::{Changes, Decided, Declarations, Existing, Needs, Snapshot, Verb, View};
+use crate::state::State;
 
 /// The shortest lease that a worker may ask for.
 pub const SHORTEST_LEASE: Duration = Duration::from_secs(1);
@@ -227,12 +225,7 @@ impl Verb for Heartbeat {
             return Err(Refusal::StaleClaim);
         }
         let lease = held.lease_ms.map_or(context.facts().lease, Duration::from_millis);
-        let claim = Claim { lease_expires_at: snapshot.now.plus(lease), ..held.clone() };
-        let (by, until) = (Actor::Worker(claim.worker.as_str().to_owned()), claim.lease_expires_at);
-        let mut draft = Draft::of(operation, snapshot.now);
-        draft.apply(&Event::Renewed(claim), None)?;
-        draft.note("renewed", by, json!({ "until": until.to_string() }));
-        let (operation, changes) = draft.into_changes();
+        let (operation, changes) = renewed(operation, held, lease, snapshot.now)?.into_changes();
         Ok(Decided { changes, reply: snapshot.view_of(operation)? })
     }
 }

@@ -1,10 +1,11 @@
 //! An operation while a verb works on it: every change goes through the machine and leaves evidence.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::prepare::digest;
 use crate::error::Refusal;
 use crate::id::FencingToken;
-use crate::operation::{Attempt, AttemptOutcome, Operation, Rejection, RejectionCode};
+use crate::operation::{Attempt, AttemptOutcome, Operation, Rejection, RejectionCode, ResultBody};
 use crate::snapshot::{Actor, Changes, EvidenceDraft, Write};
 use crate::state::{Event, Facts, State, Suspicion, next};
 use crate::time::Timestamp;
@@ -65,7 +66,10 @@ impl Draft {
                     operation.contradiction.get_or_insert_with(|| receipt.clone());
                 }
             }
-            Suspicion::Cleared => operation.duplicate_suspected = false,
+            Suspicion::Cleared => {
+                operation.duplicate_suspected = false;
+                operation.contradiction = None;
+            }
         }
         if let Some(state) = next.state {
             operation.state = state;
@@ -81,6 +85,13 @@ impl Draft {
             attempt.outcome = Some(AttemptOutcome::Unknown);
             attempt.ended_at = Some(self.now);
             attempt.error = Some("no report before the lease ran out".to_owned());
+        }
+    }
+
+    /// Nothing that was sent can still take effect.
+    pub(super) fn settle_all(&mut self) {
+        for attempt in &mut self.operation.attempts {
+            attempt.settled = true;
         }
     }
 
@@ -128,4 +139,10 @@ pub(super) fn rejection(code: RejectionCode, at: Timestamp) -> Rejection {
 /// The state in the words of the evidence.
 pub(super) fn state_data(operation: &Operation) -> Value {
     json!({ "state": operation.state.label(), "hold": operation.state.hold().map(|reason| reason.label()) })
+}
+
+/// Covers what a destination said by digests, so that purging it leaves the evidence verifiable.
+pub(super) fn cover(data: &mut Map<String, Value>, reference: Option<&str>, result: Option<&ResultBody>) {
+    data.insert("reference_digest".to_owned(), json!(reference.map(digest)));
+    data.insert("result_digest".to_owned(), json!(result.map(|result| &result.digest)));
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::draft::{Draft, state_data};
-use super::pass::{after_settled, pass, replan};
-use super::prepare::digest;
+use super::draft::{Draft, cover, state_data};
+use super::pass::{after_settled, pass, replan, settle_on};
 use crate::decide::{self, Context, PauseReason, Plan};
 use crate::destination::LookedUp;
 use crate::error::Refusal;
@@ -17,7 +16,7 @@ use crate::id::{Account, FencingToken, OperationId, WorkerName};
 use crate::operation::{Claim, LOOK_UPS_KEPT, LookUp, LookUpAnswer, Receipt, ReceiptSource};
 use crate::policy::Tool;
 use crate::recovery::HoldReason;
-use crate::snapshot::{Actor, Decided, Declarations, Existing, Needs, Snapshot, Verb, View};
+use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb, View};
 use crate::state::{Event, Open, State};
 use crate::time::Timestamp;
 
@@ -106,9 +105,7 @@ impl Investigate {
             return Ok(Investigated::Wait);
         }
         if context.scope_changed() {
-            hold_for_scope(draft)?;
-            let data = state_data(&draft.operation);
-            draft.note("planned", Actor::Rule, data);
+            settle_on(draft, HELD_FOR_SCOPE)?;
             return Ok(Investigated::Wait);
         }
         let (Some(tool), Some(last)) = (snapshot.stored.clone(), operation.attempts.last().cloned()) else {
@@ -156,10 +153,7 @@ pub(super) fn look_up_due(draft: &Draft, context: &Context<'_>, facts: &Tool, ra
 }
 
 /// The records of another vendor account say nothing about what was sent to this one.
-fn hold_for_scope(draft: &mut Draft) -> Result<(), Refusal> {
-    let open = Open { hold: Some(HoldReason::ScopeChanged), ..Open::default() };
-    draft.apply(&Event::Replanned(open), None)
-}
+const HELD_FOR_SCOPE: Open = Open { hold: Some(HoldReason::ScopeChanged), not_before: None, closed: None };
 
 /// What a look-up found.
 #[derive(Clone, Debug)]
@@ -196,12 +190,7 @@ impl Verb for LookUpReport {
     }
 
     fn decide(&self, snapshot: &Snapshot) -> Result<Decided<View>, Refusal> {
-        // Also past its retention: a hit is never thrown away.
-        let operation = match &snapshot.existing {
-            Existing::Operation(operation) => operation,
-            Existing::Nothing => return Err(Refusal::UnknownOperation),
-            Existing::Tombstone(grave) => return Err(Refusal::ReceiptExpired { stage: grave.stage }),
-        };
+        let operation = snapshot.kept_operation()?;
         let context = snapshot.context(&operation.tool)?;
         let mut draft = Draft::of(operation, snapshot.now);
         self.record(&mut draft, &context)?;
@@ -232,9 +221,7 @@ impl LookUpReport {
             draft.apply(&Event::Proved(receipt), None)?;
             draft.finish(facts.retention);
         } else if counts {
-            for attempt in &mut draft.operation.attempts {
-                attempt.settled = true;
-            }
+            draft.settle_all();
             let after = after_settled(draft, context, &facts, None, self.random);
             draft.apply(&Event::AllSettled(after), None)?;
             draft.finish(facts.retention);
@@ -268,7 +255,7 @@ impl LookUpReport {
         if self.looked.scope_changed {
             let closed = matches!(&draft.operation.state, State::Unknown(Open { closed: Some(_), .. }));
             if !closed {
-                hold_for_scope(draft)?;
+                draft.apply(&Event::Replanned(HELD_FOR_SCOPE), None)?;
             }
         } else if self.looked.answer == LookUpAnswer::Several {
             draft.operation.duplicate_suspected = true;
@@ -284,11 +271,7 @@ impl LookUpReport {
             data.insert("answer".to_owned(), json!(self.looked.answer.label()));
             data.insert("counts".to_owned(), json!(counts));
             data.insert("error".to_owned(), json!(self.looked.error));
-            data.insert("reference_digest".to_owned(), json!(self.looked.reference.as_deref().map(digest)));
-            data.insert(
-                "result_digest".to_owned(),
-                json!(self.looked.result.as_ref().map(|result| &result.digest)),
-            );
+            cover(data, self.looked.reference.as_deref(), self.looked.result.as_ref());
         }
         draft.note("looked_up", Actor::Worker(self.worker.as_str().to_owned()), data);
     }

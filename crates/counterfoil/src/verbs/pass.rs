@@ -137,7 +137,8 @@ pub(super) fn replan(
     settle_on(draft, open)
 }
 
-fn settle_on(draft: &mut Draft, open: Open) -> Result<(), Refusal> {
+/// Lets an open operation go on so, where that is news.
+pub(super) fn settle_on(draft: &mut Draft, open: Open) -> Result<(), Refusal> {
     let known = match &draft.operation.state {
         State::Unknown(known) => known,
         State::Prepared(_) | State::InProgress(_) | State::Succeeded(_) | State::Rejected(_) => return Ok(()),

@@ -1,12 +1,12 @@
 //! What the sender of an attempt found: recorded in one commit with what follows from it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::draft::{Draft, rejection, state_data};
+use super::draft::{Draft, cover, rejection, state_data};
 use super::pass::{after_settled, replan};
-use super::prepare::digest;
 use crate::decide::{CREDENTIAL_REFUSALS, Context};
 use crate::destination::Finding;
 use crate::error::Refusal;
@@ -17,6 +17,7 @@ use crate::operation::{
 use crate::policy::{Meaning, Tool};
 use crate::snapshot::{Actor, Decided, Declarations, Needs, PauseDraft, RefusalCount, Snapshot, Verb, View};
 use crate::state::{Event, Open, State};
+use crate::time::Timestamp;
 
 /// The report of a sender.
 #[derive(Clone, Debug)]
@@ -62,14 +63,7 @@ impl Verb for Report {
     }
 
     fn decide(&self, snapshot: &Snapshot) -> Result<Decided<ReportReply>, Refusal> {
-        // Also past its retention: what a sender knows is never thrown away.
-        let operation = match &snapshot.existing {
-            crate::snapshot::Existing::Operation(operation) => operation,
-            crate::snapshot::Existing::Nothing => return Err(Refusal::UnknownOperation),
-            crate::snapshot::Existing::Tombstone(grave) => {
-                return Err(Refusal::ReceiptExpired { stage: grave.stage });
-            }
-        };
+        let operation = snapshot.kept_operation()?;
         let attempt = operation.attempts.iter().find(|attempt| attempt.number == self.attempt);
         let attempt = match attempt {
             Some(attempt) if attempt.fence == self.fence && attempt.worker == self.worker => attempt,
@@ -204,7 +198,7 @@ impl Report {
         draft: &mut Draft,
         context: &Context<'_>,
         facts: &Tool,
-        until: crate::time::Timestamp,
+        until: Timestamp,
     ) -> Result<(), Refusal> {
         draft.apply(&Event::Unconfirmed(Open::default()), Some(self.attempt))?;
         draft.note(
@@ -287,11 +281,7 @@ impl Report {
             data.insert("marker".to_owned(), json!(finding.marker.label()));
             data.insert("status".to_owned(), json!(finding.status));
             data.insert("error".to_owned(), json!(finding.error));
-            data.insert("reference_digest".to_owned(), json!(finding.reference.as_deref().map(digest)));
-            data.insert(
-                "result_digest".to_owned(),
-                json!(finding.result.as_ref().map(|result| &result.digest)),
-            );
+            cover(data, finding.reference.as_deref(), finding.result.as_ref());
         }
         data
     }
@@ -325,26 +315,25 @@ impl Verb for Renew {
 
     fn decide(&self, snapshot: &Snapshot) -> Result<Decided<()>, Refusal> {
         let operation = snapshot.operation()?;
-        let held = match &operation.state {
-            State::InProgress(claim) => claim.fence == self.fence && claim.worker == self.worker,
-            State::Prepared(_) | State::Succeeded(_) | State::Rejected(_) | State::Unknown(_) => false,
-        };
-        if !held {
-            return Err(Refusal::StaleClaim);
-        }
-        let context = snapshot.context(&operation.tool)?;
-        let mut draft = Draft::of(operation, snapshot.now);
-        let until = snapshot.now.plus(context.facts().lease);
-        let claim = Claim {
-            worker: self.worker.clone(),
-            fence: self.fence,
-            lease_expires_at: until,
-            claim_id: None,
-            lease_ms: None,
-        };
-        draft.apply(&Event::Renewed(claim), None)?;
-        let by = Actor::Worker(self.worker.as_str().to_owned());
-        draft.note("renewed", by, json!({ "until": until.to_string() }));
+        let mine = |claim: &&Claim| claim.fence == self.fence && claim.worker == self.worker;
+        let held = operation.state.claim().filter(mine).ok_or(Refusal::StaleClaim)?;
+        let lease = snapshot.context(&operation.tool)?.facts().lease;
+        let draft = renewed(operation, held, lease, snapshot.now)?;
         Ok(Decided { changes: draft.into_changes().1, reply: () })
     }
+}
+
+/// The operation with the claim that its worker holds, which lasts for `lease` from `now` on.
+pub(super) fn renewed(
+    operation: &Operation,
+    held: &Claim,
+    lease: Duration,
+    now: Timestamp,
+) -> Result<Draft, Refusal> {
+    let claim = Claim { lease_expires_at: now.plus(lease), ..held.clone() };
+    let (by, until) = (Actor::Worker(claim.worker.as_str().to_owned()), claim.lease_expires_at);
+    let mut draft = Draft::of(operation, now);
+    draft.apply(&Event::Renewed(claim), None)?;
+    draft.note("renewed", by, json!({ "until": until.to_string() }));
+    Ok(draft)
 }

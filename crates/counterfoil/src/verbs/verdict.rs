@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::draft::{Draft, rejection, state_data};
 use crate::caller::{Caller, Need};
-use crate::decide::{Context, PauseReason, lingers_until};
+use crate::decide::{Context, PauseReason, lingers_until, send_rule};
 use crate::error::Refusal;
 use crate::guard::Stage;
 use crate::id::OperationId;
-use crate::operation::{Decision, Operation, Receipt, ReceiptSource, RejectionCode};
+use crate::operation::{Attempt, Decision, Operation, Receipt, ReceiptSource, RejectionCode};
 use crate::policy::Tool;
-use crate::recovery::Recovery;
+use crate::recovery::{HoldReason, Recovery};
 use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb, View};
 use crate::state::{Closed, Event, State, Waiting};
 use crate::time::Timestamp;
@@ -126,9 +126,6 @@ impl Verb for Resolve {
             }
             Verdict::Acknowledged => draft.apply(&Event::Acknowledged, None)?,
         }
-        if !draft.operation.duplicate_suspected {
-            draft.operation.contradiction = None;
-        }
         draft.finish(facts.retention);
         let data = self.data(&draft);
         draft.note("resolved", Actor::Caller(self.caller.principal.clone()), data);
@@ -227,9 +224,7 @@ impl Resolve {
                 not_before: Some(lingers.map_or(bound, |until| until.max(bound))),
             });
         }
-        for attempt in &mut draft.operation.attempts {
-            attempt.settled = true;
-        }
+        draft.settle_all();
         let mut ended = rejection(RejectionCode::ConfirmedAbsent, context.now);
         ended.detail = Some(self.note.as_str().to_owned());
         ended.by = Some(self.caller.principal.clone());
@@ -278,10 +273,9 @@ impl Resolve {
 fn needs_new_key(operation: &Operation, facts: &Tool, now: Timestamp) -> bool {
     match &facts.recovery {
         Recovery::IdempotencyKey(_) => {
-            let under = operation.attempts_under_key();
-            let until = facts.recovery.send_allowed_until(under);
-            let closed = until.is_some_and(|until| now.plus(facts.send_window()) >= until);
-            closed || under.iter().any(|attempt| attempt.status.is_some_and(|status| status >= 500))
+            let closed = send_rule(operation, facts, now) == Err(HoldReason::WindowClosed);
+            let failed = |attempt: &Attempt| attempt.status.is_some_and(|status| status >= 500);
+            closed || operation.attempts_under_key().iter().any(failed)
         }
         Recovery::Transaction | Recovery::UniqueReference(_) | Recovery::LookUp(_) | Recovery::None(_) => {
             false

@@ -297,12 +297,7 @@ pub(super) fn peers(
         "SELECT id, task, stage, unresolved, released, created_at, succeeded_at, rejected_as, replaced_by \
          FROM counterfoil_operations WHERE account = ?1 AND tool = ?2 AND action = ?3 AND open = 1",
     )?;
-    let mut rows = statement.query((account.as_str(), tool.as_str(), action.to_string()))?;
-    let mut peers = Vec::new();
-    while let Some(row) = rows.next()? {
-        peers.push(read_peer(row)?);
-    }
-    Ok(peers)
+    read_peers(statement.query((account.as_str(), tool.as_str(), action.to_string()))?)
 }
 
 /// As [`peers`], but every one that has another action as it is stored, but this one where `volatile` is left out: it was
@@ -341,7 +336,10 @@ pub(super) fn subject_peers(
         "SELECT id, task, stage, unresolved, released, created_at, succeeded_at, rejected_as, replaced_by \
          FROM counterfoil_operations WHERE account = ?1 AND subject = ?2 AND (open = 1 OR succeeded_at >= ?3)",
     )?;
-    let mut rows = statement.query((account.as_str(), subject.as_str(), since.as_millis()))?;
+    read_peers(statement.query((account.as_str(), subject.as_str(), since.as_millis()))?)
+}
+
+fn read_peers(mut rows: rusqlite::Rows<'_>) -> Result<Vec<Peer>, Failure> {
     let mut peers = Vec::new();
     while let Some(row) = rows.next()? {
         peers.push(read_peer(row)?);
