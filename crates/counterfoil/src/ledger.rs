@@ -397,6 +397,16 @@ impl Ledger {
         self.inner.store.commit(AddNote { caller: caller.clone(), id, text, remind_at, declared }).await
     }
 
+    /// Turns at most `limit` operations whose retention is over into tombstones, and says how many there were. A server
+    /// does this by itself; an application that embeds the ledger calls it now and then, until it says less than
+    /// `limit`. Answers are the same before and after.
+    ///
+    /// # Errors
+    /// The store could not read or write; what was purged before stays purged.
+    pub async fn purge(&self, limit: u32) -> Result<u64, StoreError> {
+        self.inner.store.purge(limit).await
+    }
+
     /// Opens the transaction door inside the application's own transaction on the ledger's file: `effect` runs only if
     /// this operation has no receipt yet, and effect, receipt and state commit together with `transaction`, or not at
     /// all. Where `effect` fails, everything that was written for the operation is undone, and the transaction can go

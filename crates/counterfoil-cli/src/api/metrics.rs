@@ -43,7 +43,7 @@ const BOUNDS: [u64; 12] =
     [250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 2_500_000, 10_000_000, 60_000_000];
 
 /// Every figure: name, type, meaning. The reference page is made from it.
-pub const FIGURES: [(&str, &str, &str); 13] = [
+pub const FIGURES: [(&str, &str, &str); 14] = [
     ("counterfoil_build_info", "gauge", "1; the label says which version runs."),
     ("counterfoil_http_requests_total", "counter", "Answered calls by route and status."),
     (
@@ -64,6 +64,11 @@ pub const FIGURES: [(&str, &str, &str); 13] = [
     ),
     ("counterfoil_ledger_commits_total", "counter", "Durable commits."),
     ("counterfoil_ledger_calls_total", "counter", "Calls that those commits carried."),
+    (
+        "counterfoil_ledger_purged_total",
+        "counter",
+        "Operations that became tombstones after their retention.",
+    ),
     (
         "counterfoil_connections_refused_total",
         "counter",
@@ -206,6 +211,7 @@ impl Metrics {
                 "counterfoil_ledger_failed" => out.line(name, "", u8::from(gauges.poisoned)),
                 "counterfoil_ledger_commits_total" => out.line(name, "", gauges.commits.commits),
                 "counterfoil_ledger_calls_total" => out.line(name, "", gauges.commits.jobs),
+                "counterfoil_ledger_purged_total" => out.line(name, "", gauges.commits.purged),
                 // A figure without a value would be a hole in the page; the test that counts lines finds it.
                 unknown => tracing::error!(figure = unknown, "a figure without a value"),
             }

@@ -12,7 +12,6 @@ use counterfoil::ledger::{Ledger, LedgerOptions};
 use counterfoil::policy::Tool;
 use counterfoil::snapshot::PauseDraft;
 use counterfoil::store::MarkState;
-use counterfoil::store::sqlite::SqliteStore;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -65,7 +64,7 @@ const FAILURE_TOLD_WITHIN: Duration = Duration::from_secs(2);
 /// How long an attempt may take to be recorded once its answer is there.
 const RECORDED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Receipts that are purged in one commit.
+/// Receipts that are looked for at once, to be purged.
 const PURGED_AT_ONCE: u32 = 200;
 
 /// Runs the command.
@@ -131,7 +130,7 @@ async fn serve(config: &Config, args: &ServeArgs, context: &mut Context<'_>) -> 
         let executor = executor.clone();
         async move { executor.carry_on().await }
     });
-    let purging = tokio::spawn(purge(store.clone(), config.server.retention_interval));
+    let purging = tokio::spawn(purge(ledger.clone(), config.server.retention_interval));
     let listening = tokio::spawn(listen::serve(socket, app.clone(), stop.clone(), CALLS_END_WITHIN));
     context.out.line(format!("ready on {place}"))?;
     context.out.flush()?;
@@ -247,11 +246,11 @@ async fn refuse_open_door(config: &Config, ledger: &Ledger) -> Result<(), Comman
 
 /// Purges receipts whose retention is over. A failure is tried again at the next interval: from the end of retention on
 /// answers are the same, purged or not.
-async fn purge(store: SqliteStore, interval: Duration) {
+async fn purge(ledger: Ledger, interval: Duration) {
     loop {
         tokio::time::sleep(interval).await;
         loop {
-            match store.purge(PURGED_AT_ONCE).await {
+            match ledger.purge(PURGED_AT_ONCE).await {
                 Ok(purged) if purged >= u64::from(PURGED_AT_ONCE) => tokio::task::yield_now().await,
                 Ok(_) => break,
                 Err(error) => {

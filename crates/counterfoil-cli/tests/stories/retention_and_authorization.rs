@@ -49,37 +49,76 @@ fn c39_after_its_retention_an_id_answers_410_and_never_runs() {
 }
 
 #[test]
-fn c40_the_end_of_the_retention_races_with_retries_and_nothing_runs() {
+fn c40_the_end_of_the_retention_races_with_retries_of_two_processes_and_nothing_runs() {
     let tool = ToolText::keyed("supplier.create_order")
         .with_reference()
         .table("retention = \"3s\"")
         .budget("elapsed = \"2s\"");
     let setup = Setup::new().tool(tool).server("retention_interval = \"1s\"");
     let world = World::new(Flavour::Forgetful, &setup);
-    let server = world.serve();
+    // Both purge, and both are asked.
+    let (server, other) = (world.serve(), world.serve());
     let agent = world.agent(&server);
+    let agents = [agent.clone(), agent.at(other.address)];
     let ids: Vec<String> = (0..12).map(|number| format!("a{number}")).collect();
     for id in &ids {
         agent.put(id, &order(id, 20_000)).expect(200);
     }
     std::thread::scope(|scope| {
         for id in &ids {
-            let (world, agent) = (&world, &agent);
+            let (world, agents) = (&world, &agents);
             scope.spawn(move || {
                 let database = world.database();
                 let query = format!("SELECT count(*) FROM counterfoil_tombstones WHERE id = '{id}'");
                 eventually("the tombstone", || {
-                    for _ in 0..5 {
+                    for agent in agents.iter().cycle().take(6) {
                         let status = agent.put(id, &order(id, 0)).status;
                         assert!([200, 410].contains(&status), "{status}");
                     }
                     (crate::support::count(&database, &query) == 1).then_some(())
                 });
-                agent.put(id, &order(id, 0)).refused(410, "receipt-expired");
+                for agent in agents {
+                    agent.put(id, &order(id, 0)).refused(410, "receipt-expired");
+                }
             });
         }
     });
     assert_eq!((world.effects(), world.writes()), (ids.len(), ids.len()));
+    world.verify();
+}
+
+#[test]
+fn a_crash_in_the_middle_of_a_purge_leaves_the_operation_or_its_tombstone() {
+    let tool = ToolText::keyed("supplier.create_order")
+        .with_reference()
+        .table("retention = \"3s\"")
+        .budget("elapsed = \"2s\"");
+    let setup = Setup::new().tool(tool).server("retention_interval = \"1s\"");
+    let world = World::new(Flavour::Forgetful, &setup);
+    let mut server = world.serve_with(&[("COUNTERFOIL_FAILPOINT", "c13_between_body_and_tombstone:2:abort")]);
+    let agent = world.agent(&server);
+    for id in ["a", "b", "c"] {
+        agent.put(id, &order(id, 20_000)).expect(200);
+    }
+    assert!(!server.wait_ended().success(), "the point was missed");
+    let database = world.database();
+    let kept = |id: &str| {
+        ["counterfoil_operations", "counterfoil_tombstones"].map(|table| {
+            crate::support::count(&database, &format!("SELECT count(*) FROM {table} WHERE id = '{id}'"))
+        })
+    };
+    for id in ["a", "b", "c"] {
+        assert!([[1, 0], [0, 1]].contains(&kept(id)), "{id}: {:?}", kept(id));
+    }
+    let server = world.serve();
+    let agent = agent.at(server.address);
+    for id in ["a", "b", "c"] {
+        agent.put(id, &order(id, 0)).refused(410, "receipt-expired");
+        eventually("the tombstone", || (kept(id) == [0, 1]).then_some(()));
+        agent.put(id, &order(id, 0)).refused(410, "receipt-expired");
+    }
+    assert_eq!((world.effects(), world.writes()), (3, 3));
+    world.verify();
 }
 
 #[test]

@@ -60,6 +60,9 @@ use shared::Shared;
 use threads::Threads;
 use writer::{Job, VerbJob, WriteJob};
 
+/// How many purges wait for the writer at a time: few enough that callers hardly notice, enough to share flushes.
+const PURGED_TOGETHER: usize = 16;
+
 /// A ledger in a SQLite file. Clones are handles of the same ledger; the last one that goes away ends its threads.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
@@ -415,12 +418,34 @@ impl SqliteStore {
         self.fetch(move |connection| list::census(connection, account.as_ref())).await
     }
 
-    /// Turns at most `limit` operations whose retention is over into tombstones; says how many.
+    /// Turns at most `limit` operations whose retention is over into tombstones; says how many. Each is a decision of its
+    /// own, between which others get their turn; those that wait together share a flush.
     ///
     /// # Errors
-    /// The store could not write.
+    /// The store could not read or write. What was purged before stays purged.
     pub async fn purge(&self, limit: u32) -> Result<u64, StoreError> {
-        self.write(move |commit| retention::purge(commit, limit)).await
+        let now = self.now();
+        let expired = self.fetch(move |connection| retention::expired(connection, now, limit)).await?;
+        let mut purged = 0;
+        let mut expired = expired.into_iter();
+        loop {
+            let mut answers = Vec::with_capacity(PURGED_TOGETHER);
+            for key in expired.by_ref().take(PURGED_TOGETHER) {
+                let shared = self.inner.shared.clone();
+                let bury = move |commit: &mut Commit<'_>| retention::bury(commit, &shared.faults, &key);
+                let (job, answer) = WriteJob::new(bury);
+                self.submit(Box::new(job))?;
+                answers.push(answer);
+            }
+            if answers.is_empty() {
+                return Ok(purged);
+            }
+            for answer in answers {
+                let buried = answer.await.map_err(|_| self.writer_gone())??;
+                purged += u64::from(buried);
+                self.inner.shared.counters.purged(buried);
+            }
+        }
     }
 
     /// Walks the whole evidence. It takes a reading thread for as long as that lasts.

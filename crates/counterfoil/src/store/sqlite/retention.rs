@@ -1,29 +1,58 @@
 //! Retention: what a receipt's end leaves behind.
 
+use rusqlite::{Connection, OptionalExtension as _};
+
 use super::chain::Entry;
 use super::commit::Commit;
 use super::failure::{Failure, signed, unsigned};
+use crate::faults::Faults;
 use crate::id::{Account, OperationId};
 use crate::store::Change;
+use crate::time::Timestamp;
 
-/// Turns at most `limit` operations whose retention is over into tombstones, and says how many there were.
-///
-/// Held and other open operations have no end of retention and are never touched; a flagged one only once it was
-/// released or acknowledged. The evidence stays, with its texts taken out: the chain covers them by digest.
-pub(super) fn purge(commit: &mut Commit<'_>, limit: u32) -> Result<u64, Failure> {
-    let now = commit.now();
-    let mut expired = commit.connection.prepare_cached(
-        "SELECT account, id, tool, stage, updated_at, version, json_extract(body, '$.state.succeeded.result.digest') \
-         FROM counterfoil_operations \
-         WHERE receipt_expires_at IS NOT NULL AND receipt_expires_at <= ?1 \
+/// Which operations have an end of retention that is over. Held and other open ones have no end and are never touched; a
+/// flagged one only once it was released or acknowledged.
+macro_rules! expired {
+    () => {
+        "receipt_expires_at IS NOT NULL AND receipt_expires_at <= ?1 \
          AND stage IN ('succeeded', 'rejected', 'unknown') \
-         AND (unresolved = 0 OR (stage = 'rejected' AND held = 0)) \
-         ORDER BY receipt_expires_at LIMIT ?2",
-    )?;
-    let mut rows = expired.query((now.as_millis(), limit))?;
-    let mut ended = Vec::new();
-    while let Some(row) = rows.next()? {
-        ended.push(Ended {
+         AND (unresolved = 0 OR (stage = 'rejected' AND held = 0))"
+    };
+}
+
+/// One operation among those of all accounts.
+pub(super) struct Key {
+    account: String,
+    id: String,
+}
+
+/// At most `limit` operations whose retention is over at `now`, those first that are over longest.
+pub(super) fn expired(connection: &Connection, now: Timestamp, limit: u32) -> Result<Vec<Key>, Failure> {
+    let mut statement = connection.prepare_cached(concat!(
+        "SELECT account, id FROM counterfoil_operations WHERE ",
+        expired!(),
+        " ORDER BY receipt_expires_at LIMIT ?2",
+    ))?;
+    let rows = statement
+        .query_map((now.as_millis(), limit), |row| Ok(Key { account: row.get(0)?, id: row.get(1)? }))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Turns one operation into a tombstone, unless it was changed since it was found: proof that came meanwhile may have
+/// opened it again. Says whether it did.
+///
+/// The evidence stays, with its texts taken out: the chain covers them by digest. A crash in here leaves the operation
+/// as it was, which answers every call as its tombstone would.
+pub(super) fn bury(commit: &mut Commit<'_>, faults: &Faults, key: &Key) -> Result<bool, Failure> {
+    let now = commit.now();
+    let mut found = commit.connection.prepare_cached(concat!(
+        "SELECT account, id, tool, stage, updated_at, version, \
+         json_extract(body, '$.state.succeeded.result.digest') \
+         FROM counterfoil_operations WHERE account = ?2 AND id = ?3 AND ",
+        expired!(),
+    ))?;
+    let ended = found.query_row((now.as_millis(), &key.account, &key.id), |row| {
+        Ok(Ended {
             account: row.get(0)?,
             id: row.get(1)?,
             tool: row.get(2)?,
@@ -31,12 +60,12 @@ pub(super) fn purge(commit: &mut Commit<'_>, limit: u32) -> Result<u64, Failure>
             closed_at: row.get(4)?,
             version: unsigned(row.get(5)?),
             receipt_digest: row.get(6)?,
-        });
+        })
+    });
+    match ended.optional()? {
+        None => Ok(false),
+        Some(ended) => replace(commit, faults, &ended).map(|()| true),
     }
-    for operation in &ended {
-        bury(commit, operation)?;
-    }
-    Ok(ended.len() as u64)
 }
 
 struct Ended {
@@ -49,7 +78,7 @@ struct Ended {
     receipt_digest: Option<String>,
 }
 
-fn bury(commit: &mut Commit<'_>, ended: &Ended) -> Result<(), Failure> {
+fn replace(commit: &mut Commit<'_>, faults: &Faults, ended: &Ended) -> Result<(), Failure> {
     let connection = commit.connection;
     let key = (&ended.account, &ended.id);
     connection
@@ -62,6 +91,7 @@ fn bury(commit: &mut Commit<'_>, ended: &Ended) -> Result<(), Failure> {
     connection
         .prepare_cached("DELETE FROM counterfoil_operations WHERE account = ?1 AND id = ?2")?
         .execute(key)?;
+    faults.hit("c13_between_body_and_tombstone")?;
     connection
         .prepare_cached(
             "INSERT INTO counterfoil_tombstones (account, id, tool, stage, closed_at, receipt_digest) \

@@ -102,15 +102,16 @@ where
     }
 }
 
-/// How well commits are shared.
+/// What the writer did.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     commits: AtomicU64,
     jobs: AtomicU64,
     largest: AtomicU64,
+    purged: AtomicU64,
 }
 
-/// How well commits were shared since the ledger was opened.
+/// What this process committed since the ledger was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CommitStats {
     /// Durable commits.
@@ -119,6 +120,8 @@ pub struct CommitStats {
     pub jobs: u64,
     /// The most jobs in one.
     pub largest: u64,
+    /// Operations whose retention was over and that became tombstones.
+    pub purged: u64,
 }
 
 impl Counters {
@@ -129,12 +132,18 @@ impl Counters {
         self.largest.fetch_max(jobs, Ordering::Relaxed);
     }
 
+    /// Notes that an operation was purged, or was found changed.
+    pub(super) fn purged(&self, purged: bool) {
+        self.purged.fetch_add(u64::from(purged), Ordering::Relaxed);
+    }
+
     /// The counts so far.
     pub(super) fn read(&self) -> CommitStats {
         CommitStats {
             commits: self.commits.load(Ordering::Relaxed),
             jobs: self.jobs.load(Ordering::Relaxed),
             largest: self.largest.load(Ordering::Relaxed),
+            purged: self.purged.load(Ordering::Relaxed),
         }
     }
 }
