@@ -22,6 +22,7 @@ mod approval;
 mod bodies;
 mod budget;
 mod chaos;
+mod clocks;
 mod commits;
 mod crashes;
 mod frozen;

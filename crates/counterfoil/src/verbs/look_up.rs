@@ -98,10 +98,8 @@ impl Investigate {
         let operation = &draft.operation;
         let taken =
             operation.investigation.as_ref().is_some_and(|claim| context.now < claim.lease_expires_at);
-        // An older answer may still come from a sender that lingers; nothing that waits for an instant is done while
-        // the clocks disagree.
-        let lingers = decide::lingers_until(operation, context.now).is_some();
-        if taken || lingers || context.paused == Some(PauseReason::Clock) {
+        // An older answer may still come from a sender that lingers.
+        if taken || decide::lingers_until(operation, context.now).is_some() {
             return Ok(Investigated::Wait);
         }
         if context.scope_changed() {
@@ -205,7 +203,9 @@ impl LookUpReport {
         // Whoever was outranked meanwhile, by a new attempt or another look-up, can only bring proof of success.
         let open = matches!(&draft.operation.state, State::Unknown(_));
         let current = open && draft.operation.fence == self.fence;
+        // While the clocks disagree nobody can say how long was waited: a hit settles, a miss does not.
         let counts = current
+            && context.paused != Some(PauseReason::Clock)
             && self.looked.answer == LookUpAnswer::Absent
             && !self.looked.scope_changed
             && !draft.operation.duplicate_suspected

@@ -2,6 +2,7 @@
 
 mod cli;
 mod client;
+mod clock;
 mod config;
 mod ledger;
 mod server;
@@ -9,6 +10,7 @@ mod world;
 
 pub(crate) use cli::{finish, spawn};
 pub(crate) use client::{Answer, Api};
+pub(crate) use clock::Clock;
 pub(crate) use config::{Setup, ToolText};
 pub(crate) use ledger::{column, count};
 pub(crate) use server::Server;
