@@ -191,3 +191,49 @@ fn paused(tool: &Answer) -> bool {
         serde_json::Value::Number(_) | serde_json::Value::String(_) => panic!("{}", tool.json()),
     }
 }
+
+#[test]
+fn c38_an_outage_under_ten_thousand_operations_stays_within_the_bucket() {
+    const OPERATIONS: usize = 10_000;
+    const CALLERS: usize = 8;
+    const RATE: f64 = 20.0;
+    const BURST: f64 = 5.0;
+    let tool = ToolText::keyed("supplier.create_order")
+        .with_reference()
+        .http("destination = \"supplier\"")
+        .budget("attempts = 1000")
+        .budget("elapsed = \"30m\"")
+        .further(&format!("[destinations.supplier]\nrate = {RATE}\nburst = {BURST}\n"));
+    let setup = Setup::new().tool(tool);
+    let world = World::with_supplier(always(Flavour::dedupe(), Fault::RequestLost), &setup);
+    let server = world.serve();
+    let agent = world.agent(&server);
+    std::thread::scope(|scope| {
+        for caller in 0..CALLERS {
+            let agent = &agent;
+            scope.spawn(move || {
+                for number in (caller..OPERATIONS).step_by(CALLERS) {
+                    let id = format!("a{number}");
+                    agent.put(&id, &order(&id, 0)).expect(202);
+                }
+            });
+        }
+    });
+    // They are all there and all want to go; let the outage last a while longer.
+    let (before, called) = (world.writes(), server.figure("counterfoil_ledger_calls_total"));
+    eventually("sends go on", || (world.writes() >= before + 40).then_some(()));
+    let idle = server.figure("counterfoil_ledger_calls_total") - called;
+    let times: Vec<Duration> = world.supplier.requests().iter().map(|request| request.at).collect();
+    let lasted = (*times.last().unwrap() - times[0]).as_secs_f64();
+    let allowed = BURST + RATE * lasted + 1.0;
+    println!(
+        "{} requests in {lasted:.1} s of outage, {allowed:.0} allowed; {idle} calls for 40 sends",
+        times.len()
+    );
+    #[allow(clippy::cast_precision_loss, reason = "a few hundred")]
+    let sent = times.len() as f64;
+    assert!(sent <= allowed, "{sent} requests in {lasted} s");
+    assert_eq!(world.effects(), 0);
+    // Ten thousand that wait for the bucket do not all ask for each token.
+    assert!(idle < 40 * 200, "{idle} calls of the ledger for 40 sends");
+}

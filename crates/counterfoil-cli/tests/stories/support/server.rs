@@ -79,6 +79,16 @@ impl Server {
         eventually("the server ends", || self.ended())
     }
 
+    /// One figure of its metrics, without labels.
+    #[track_caller]
+    pub(crate) fn figure(&self, name: &str) -> u64 {
+        let api = super::Api { address: self.address, token: String::new() };
+        let page = api.try_call("GET", "/metrics", b"").unwrap();
+        let text = String::from_utf8(page.body).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no figure {name}: {text}")).parse().unwrap()
+    }
+
     /// `kill -9`.
     pub(crate) fn kill9(&mut self) {
         self.child.kill().ok();
