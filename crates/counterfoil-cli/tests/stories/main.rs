@@ -32,6 +32,7 @@ mod look_ups;
 mod looked_up;
 mod lost_reply;
 mod reloads;
+mod restored;
 mod retention_and_authorization;
 mod syscalls;
 mod two_at_once;
