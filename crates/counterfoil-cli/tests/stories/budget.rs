@@ -237,3 +237,59 @@ fn c38_an_outage_under_ten_thousand_operations_stays_within_the_bucket() {
     // Ten thousand that wait for the bucket do not all ask for each token.
     assert!(idle < 40 * 200, "{idle} calls of the ledger for 40 sends");
 }
+
+#[test]
+fn a_bucket_is_shared_by_the_processes_of_one_ledger() {
+    const RATE: f64 = 10.0;
+    const BURST: f64 = 4.0;
+    let tool = ToolText::keyed("supplier.create_order")
+        .with_reference()
+        .http("destination = \"supplier\"")
+        .budget("elapsed = \"30m\"")
+        .further(&format!("[destinations.supplier]\nrate = {RATE}\nburst = {BURST}\n"));
+    let world = World::new(Flavour::dedupe(), &Setup::new().tool(tool));
+    let servers = [world.serve(), world.serve(), world.serve()];
+    let agent = world.agent(&servers[0]);
+    let ids: Vec<String> = (0..60).map(|number| format!("a{number}")).collect();
+    for (id, server) in ids.iter().zip(servers.iter().cycle()) {
+        agent.at(server.address).put(id, &order(id, 0));
+    }
+    for id in &ids {
+        assert_eq!(agent.until_state(id, &["succeeded", "rejected"]).state(), "succeeded");
+    }
+    let times: Vec<Duration> = world.supplier.requests().iter().map(|request| request.at).collect();
+    let lasted = (*times.last().unwrap() - times[0]).as_secs_f64();
+    let allowed = BURST + RATE * lasted + 1.0;
+    println!("{} requests of three processes in {lasted:.1} s, {allowed:.0} allowed", times.len());
+    #[allow(clippy::cast_precision_loss, reason = "sixty")]
+    let sent = times.len() as f64;
+    assert!(sent <= allowed, "{sent} requests in {lasted} s");
+    assert_eq!((world.effects(), world.writes()), (ids.len(), ids.len()));
+}
+
+#[test]
+fn a_budget_is_kept_over_restarts() {
+    let tool = ToolText::keyed("supplier.create_order").with_reference().budget("attempts = 4");
+    let setup = Setup::new().server("lease = \"1s\"").tool(tool);
+    let world = World::with_supplier(always(Flavour::dedupe(), Fault::RequestLost), &setup);
+    let mut server = world.serve();
+    let mut agent = world.agent(&server);
+    agent.put("a", &order("flour", 0)).expect(202);
+    // Each process makes an attempt or two and is killed.
+    for spent in 1..=3 {
+        agent.until("a", "an attempt more", |answer| answer.outcomes().len() >= spent);
+        server.kill9();
+        server = world.serve();
+        agent = agent.at(server.address);
+    }
+    let ended = agent.until_quiet("a");
+    assert_eq!((ended.state(), ended.next()), ("unknown".into(), "review".into()));
+    assert_eq!(ended.outcomes().len(), 4);
+    assert!(world.writes() <= 4, "{} sends", world.writes());
+    // And a further one has no more.
+    server.kill9();
+    let server = world.serve();
+    agent.at(server.address).execute("a", 300).expect(202);
+    assert!(world.writes() <= 4, "{} sends", world.writes());
+    assert_eq!(world.effects(), 0);
+}
