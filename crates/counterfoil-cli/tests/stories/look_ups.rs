@@ -308,3 +308,38 @@ fn c58_a_key_is_not_sent_again_under_another_declared_scope() {
     assert_eq!((held.state(), reason(&held)), ("unknown".into(), "scope-changed".into()));
     assert_eq!((world.effects(), world.writes()), (1, 1));
 }
+
+/// The process dies while it asks, and again after it was told: the next one asks anew.
+#[test]
+fn a_death_during_a_look_up_changes_nothing() {
+    for (point, effect) in [
+        ("c10_look_up_begun", true),
+        ("c10_look_up_begun", false),
+        ("c11_look_up_answered", true),
+        ("c11_look_up_answered", false),
+    ] {
+        let world = world(searched());
+        let fault = if effect { Fault::ReplyDropped } else { Fault::RequestLost };
+        world.supplier.fault(fault).unwrap();
+        // The second time is in the recovery of the first.
+        let mut server = world.serve_with(&[("COUNTERFOIL_FAILPOINT", &format!("{point}:1:abort"))]);
+        let mut agent = world.agent(&server);
+        agent.try_put("a", &order("flour", 20_000)).unwrap_err();
+        assert!(!server.wait_ended().success(), "{point} was missed");
+        let mut server = world.serve_with(&[("COUNTERFOIL_FAILPOINT", &format!("{point}:1:abort"))]);
+        agent = agent.at(server.address);
+        assert!(!server.wait_ended().success(), "{point} was missed");
+        assert_eq!(
+            world.writes(),
+            1,
+            "{point}: nothing was sent on the word of a look-up that nobody recorded"
+        );
+        let server = world.serve();
+        agent = agent.at(server.address);
+        let done = agent.until_state("a", &["succeeded", "rejected"]);
+        assert_eq!(done.state(), "succeeded", "{point}");
+        assert_eq!(done.reference(), world.supplier.effects().unwrap()[0].order);
+        assert_eq!((world.effects(), world.writes()), (1, if effect { 1 } else { 2 }), "{point}");
+        world.verify();
+    }
+}
