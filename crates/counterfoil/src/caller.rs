@@ -69,6 +69,8 @@ pub enum Need {
     Agent,
     /// `approver`.
     Approver,
+    /// `agent` or `approver`.
+    Reconcile,
     /// Any role that may read operations.
     Read,
     /// Any role that may see how operations stand.
@@ -91,6 +93,7 @@ impl Caller {
         let (granted, name) = match need {
             Need::Agent => (roles.agent, "agent"),
             Need::Approver => (roles.approver, "approver"),
+            Need::Reconcile => (roles.agent || roles.approver, "agent or approver"),
             Need::Read => (roles.reads(), "agent, approver or auditor"),
             Need::States => (roles.reads() || roles.operator, "agent, approver, auditor or operator"),
             Need::Evidence => (roles.approver || roles.auditor, "approver or auditor"),

@@ -27,6 +27,7 @@ use crate::verbs::{Begun, Prepare, PrepareReply, Renew, Report, Start, StartRepl
 
 mod look_ups;
 
+pub use look_ups::LookUpBegun;
 use look_ups::{Investigation, Seen};
 
 /// How many operations are carried on at once by this process, beside those that callers started.

@@ -9,7 +9,7 @@ use counterfoil::store::Census;
 use counterfoil::store::sqlite::CommitStats;
 
 /// The routes that calls are counted under; the first one stands for every other path.
-const ROUTES: [&str; 22] = [
+const ROUTES: [&str; 23] = [
     "other",
     "/v1/operations",
     "/v1/operations/{id}",
@@ -19,6 +19,7 @@ const ROUTES: [&str; 22] = [
     "/v1/operations/{id}/withdraw",
     "/v1/operations/{id}/resolve",
     "/v1/operations/{id}/release",
+    "/v1/operations/{id}/reconcile",
     "/v1/operations/{id}/notes",
     "/v1/operations/{id}/evidence",
     "/v1/events",

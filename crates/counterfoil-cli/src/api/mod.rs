@@ -178,6 +178,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/operations/{id}/approve", post(decisions::approve))
         .route("/v1/operations/{id}/deny", post(decisions::deny))
         .route("/v1/operations/{id}/withdraw", post(decisions::withdraw))
+        .route("/v1/operations/{id}/reconcile", post(verdicts::reconcile))
         .route("/v1/operations/{id}/resolve", post(verdicts::resolve))
         .route("/v1/operations/{id}/release", post(verdicts::release))
         .route("/v1/operations/{id}/notes", post(verdicts::note))

@@ -261,6 +261,18 @@ pub(super) const CALLS: &[Call] = &[
     },
     Call {
         method: "post",
+        path: "/v1/operations/{id}/reconcile",
+        does: "Ask the destination now, at most once per `first_delay`; never a send. A hit settles at once, a miss counts by \
+               the same rule as ever. 200 when final, 202 otherwise.",
+        roles: "agent, approver",
+        query: &[],
+        body: None,
+        gives: Gives::One("Operation"),
+        statuses: &[200, 202],
+        problems: &[],
+    },
+    Call {
+        method: "post",
         path: "/v1/operations/{id}/resolve",
         does: "Say what became of an operation that no rule can settle. The first decision wins.",
         roles: "approver",

@@ -95,7 +95,13 @@ pub(super) async fn get(State(app): State<App>, request: Request) -> Result<Resp
     Ok(shown(StatusCode::OK, &view))
 }
 
-async fn wait_for_change(app: &App, session: &Session, view: View, wait: Duration) -> Result<View, Problem> {
+/// Waits until the operation is newer than `view`, at most for `wait`.
+pub(super) async fn wait_for_change(
+    app: &App,
+    session: &Session,
+    view: View,
+    wait: Duration,
+) -> Result<View, Problem> {
     let (id, since) = (view.operation.id.clone(), Some(view.operation.version));
     let waited = tokio::select! {
         waited = app.ledger().wait(&session.caller, &id, wait, since) => waited,
@@ -217,7 +223,7 @@ async fn wait_for(app: &App, session: &Session, id: &OperationId, wait: Duration
 }
 
 /// 201 for a new operation, 200 for what is over or was not to run, 202 for what goes on.
-fn answer(app: &App, view: &View, created: bool, execute: bool) -> Response {
+pub(super) fn answer(app: &App, view: &View, created: bool, execute: bool) -> Response {
     let over = view.operation.state.is_final();
     let status = match (execute, over, created) {
         (true, true, _) | (false, _, false) => StatusCode::OK,

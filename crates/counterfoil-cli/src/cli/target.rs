@@ -32,6 +32,9 @@ use crate::problems;
 /// How long an attempt may take to be recorded once its answer is there.
 const RECORDED_WITHIN: Duration = Duration::from_secs(5);
 
+/// How often it is looked whether it was.
+const RECORDED_SOON: Duration = Duration::from_millis(20);
+
 /// What a command works on.
 pub enum Target {
     /// The ledger of the configuration.
@@ -283,6 +286,20 @@ impl Here {
     #[must_use]
     pub fn on_their_way(&self) -> usize {
         self.executor.running()
+    }
+
+    /// Waits until nothing of this process is on its way any more, at most for [`Here::patience`] or until somebody
+    /// interrupts. More may begin afterwards.
+    pub async fn answered(&self) {
+        let quiet = async {
+            while self.on_their_way() > 0 {
+                tokio::time::sleep(RECORDED_SOON).await;
+            }
+        };
+        tokio::select! {
+            _ = tokio::time::timeout(self.patience(), quiet) => {}
+            () = interrupted() => {}
+        }
     }
 
     /// How long they are waited for at most.

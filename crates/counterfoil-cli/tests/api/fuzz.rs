@@ -361,7 +361,7 @@ fn query(seed: &mut Seed, callers: &Callers) -> Bad {
 
 fn other_body(seed: &mut Seed, callers: &Callers) -> Bad {
     let zeros = format!(r#"{{"fingerprint":"v1:{}"}}"#, "0".repeat(64));
-    let calls: [(&str, &str, &str); 12] = [
+    let calls: [(&str, &str, &str); 13] = [
         (&callers.chef, "/approve", "{}"),
         (&callers.chef, "/approve", r#"{"fingerprint":"v2:00"}"#),
         (&callers.chef, "/approve", r#"{"fingerprint":7}"#),
@@ -371,6 +371,7 @@ fn other_body(seed: &mut Seed, callers: &Callers) -> Bad {
         (&callers.agent, "/deny", r#"{"reason":"late"}"#),
         (&callers.agent, "/withdraw", r#"{"why":"x"}"#),
         (&callers.agent, "/withdraw", ""),
+        (&callers.agent, "/reconcile", r#"{"wait_ms":1}"#),
         (&callers.agent, "/execute", r#"{"wait_ms":"5"}"#),
         (&callers.agent, "/execute", r#"{"wait_ms":5,"wait_ms":6}"#),
         (&callers.agent, "/execute", "[1"),

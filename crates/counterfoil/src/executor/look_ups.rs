@@ -4,12 +4,13 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::Executor;
+use crate::caller::Caller;
 use crate::destination::LookedUp;
 use crate::error::Error;
 use crate::id::{Account, OperationId};
 use crate::snapshot::View;
 use crate::state::State;
-use crate::verbs::{Investigate, Investigated, LookUpReport, Question};
+use crate::verbs::{Asked, Investigate, Investigated, LookUpNow, LookUpReport, Question};
 
 /// How many operations this process remembers the last attempt of. One that is forgotten is waited for anew.
 const SEEN: usize = 10_000;
@@ -29,6 +30,15 @@ pub(super) enum Investigation {
     GoesOn,
     /// No look-up is due.
     NotWanted,
+}
+
+/// What a wish for a look-up led to.
+#[derive(Clone, Debug)]
+pub struct LookUpBegun {
+    /// The operation when the question went out, or as it is where none did.
+    pub view: View,
+    /// Whether the destination is being asked.
+    pub asks: bool,
 }
 
 impl Executor {
@@ -69,6 +79,38 @@ impl Executor {
                 Ok(Investigation::GoesOn)
             }
         }
+    }
+
+    /// Asks the destination now, where that can tell anything and the last question is long enough ago. It returns as
+    /// soon as the question is on its way; wait for a newer version with [`Ledger::wait`]. A caller that stops listening
+    /// changes nothing.
+    ///
+    /// [`Ledger::wait`]: crate::ledger::Ledger::wait
+    ///
+    /// # Errors
+    /// As [`LookUpNow`].
+    pub async fn look_up_now(&self, caller: &Caller, id: &OperationId) -> Result<LookUpBegun, Error> {
+        let ledger = &self.inner.ledger;
+        let verb = LookUpNow {
+            caller: caller.clone(),
+            id: id.clone(),
+            worker: self.inner.worker.clone(),
+            random: ledger.random(),
+            declared: ledger.declared(),
+        };
+        let (executor, caller, id) = (self.clone(), caller.clone(), id.clone());
+        self.detached(async move {
+            let Asked { view, question } = executor.inner.ledger.submit(verb).await?;
+            let asks = question.is_some();
+            if let Some(question) = question {
+                let asking = executor.clone();
+                executor.inner.attempts.spawn(async move {
+                    asking.ask(&caller.account, &id, *question).await;
+                });
+            }
+            Ok(LookUpBegun { view, asks })
+        })
+        .await
     }
 
     /// Asks the destination under a durable claim, and records what it said. A crash anywhere in here changes nothing:

@@ -106,30 +106,41 @@ impl Investigate {
             settle_on(draft, HELD_FOR_SCOPE)?;
             return Ok(Investigated::Wait);
         }
-        let (Some(tool), Some(last)) = (snapshot.stored.clone(), operation.attempts.last().cloned()) else {
-            return Ok(Investigated::Wait);
-        };
-        draft.apply(&Event::Investigated, None)?;
-        let fence = draft.operation.fence.next();
-        draft.operation.fence = fence;
-        draft.operation.investigation = Some(Claim {
-            worker: self.worker.clone(),
-            fence,
-            lease_expires_at: context.now.plus(facts.lease),
-            claim_id: None,
-            lease_ms: None,
-        });
         let by = Actor::Worker(self.worker.as_str().to_owned());
-        draft.note("investigation_started", by, json!({ "fencing_token": fence }));
-        Ok(Investigated::Ask(Box::new(Question {
-            tool,
-            arguments: draft.operation.arguments.clone(),
-            key: last.key,
-            scope: last.scope,
-            fence,
-            attempts: draft.operation.attempts.len(),
-        })))
+        let question = take(draft, snapshot, &self.worker, facts.lease, by)?;
+        Ok(question.map_or(Investigated::Wait, |question| Investigated::Ask(Box::new(question))))
     }
+}
+
+/// Takes the claim under which the destination is asked, on behalf of `by`.
+pub(super) fn take(
+    draft: &mut Draft,
+    snapshot: &Snapshot,
+    worker: &WorkerName,
+    lease: Duration,
+    by: Actor,
+) -> Result<Option<Question>, Refusal> {
+    let last = draft.operation.attempts.last().cloned();
+    let (Some(tool), Some(last)) = (snapshot.stored.clone(), last) else { return Ok(None) };
+    draft.apply(&Event::Investigated, None)?;
+    let fence = draft.operation.fence.next();
+    draft.operation.fence = fence;
+    draft.operation.investigation = Some(Claim {
+        worker: worker.clone(),
+        fence,
+        lease_expires_at: snapshot.now.plus(lease),
+        claim_id: None,
+        lease_ms: None,
+    });
+    draft.note("investigation_started", by, json!({ "fencing_token": fence, "worker": worker }));
+    Ok(Some(Question {
+        tool,
+        arguments: draft.operation.arguments.clone(),
+        key: last.key,
+        scope: last.scope,
+        fence,
+        attempts: draft.operation.attempts.len(),
+    }))
 }
 
 /// Whether the next step of an open operation is a look-up, and its time has come.
@@ -151,7 +162,8 @@ pub(super) fn look_up_due(draft: &Draft, context: &Context<'_>, facts: &Tool, ra
 }
 
 /// The records of another vendor account say nothing about what was sent to this one.
-const HELD_FOR_SCOPE: Open = Open { hold: Some(HoldReason::ScopeChanged), not_before: None, closed: None };
+pub(super) const HELD_FOR_SCOPE: Open =
+    Open { hold: Some(HoldReason::ScopeChanged), not_before: None, closed: None };
 
 /// What a look-up found.
 #[derive(Clone, Debug)]

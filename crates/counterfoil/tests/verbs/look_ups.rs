@@ -3,12 +3,15 @@
 
 use counterfoil::decide::Action;
 use counterfoil::destination::LookedUp;
+use counterfoil::error::Refusal;
 use counterfoil::id::{FencingToken, WorkerName};
 use counterfoil::operation::{LookUpAnswer, ReceiptSource};
 use counterfoil::pointer::Pointer;
-use counterfoil::recovery::{HoldReason, LookUpBy, LookUpFacts, LookUpRequest, Place, Recovery};
+use counterfoil::recovery::{HoldReason, KeyFacts, LookUpBy, LookUpFacts, LookUpRequest, Place, Recovery};
 use counterfoil::time::Timestamp;
-use counterfoil::verbs::{Begun, Investigate, Investigated, LookUpReport};
+use counterfoil::verbs::{
+    Asked, Begun, Investigate, Investigated, LookUpNow, LookUpReport, Resolve, Verdict, Words,
+};
 use counterfoil::{KeyFormat, policy::Meaning};
 
 use crate::support::*;
@@ -234,4 +237,153 @@ fn another_vendor_account_is_not_believed() {
     let elsewhere = LookedUp { scope_changed: true, ..looked(LookUpAnswer::Absent) };
     tell(&mut kitchen, claim, 1_000, elsewhere);
     assert_eq!((kitchen.state("a"), kitchen.hold("a")), ("unknown", Some(HoldReason::ScopeChanged)));
+}
+
+fn ask_as(caller: counterfoil::caller::Caller, kitchen: &mut Kitchen) -> Result<Asked, Refusal> {
+    let verb = LookUpNow {
+        caller,
+        id: id("a"),
+        worker: WorkerName::parse("node-3").unwrap(),
+        random: 0,
+        declared: kitchen.world.declared(),
+    };
+    kitchen.world.run(&verb)
+}
+
+/// The claim of a look-up that was asked for, if one was granted.
+fn asked(kitchen: &mut Kitchen) -> Option<(FencingToken, Timestamp)> {
+    let now = kitchen.world.now();
+    ask_as(app(), kitchen).unwrap().question.map(|question| (question.fence, now))
+}
+
+#[test]
+fn agents_and_approvers_may_ask_for_a_look_up() {
+    let mut kitchen = reply_lost(with_look_up(true, Some(300)));
+    for roles in [["worker"], ["auditor"], ["operator"]] {
+        let refused = ask_as(caller("eve", &roles), &mut kitchen).map(|asked| asked.question.is_some());
+        assert_eq!(refused, Err(Refusal::RoleForbidden("agent or approver")), "{roles:?}");
+    }
+    assert!(ask_as(ann(), &mut kitchen).unwrap().question.is_some());
+    assert!(asked(&mut kitchen).is_none(), "one look-up runs at a time");
+}
+
+#[test]
+fn look_ups_on_demand_keep_the_first_delay() {
+    let mut tool = with_look_up(true, Some(300));
+    tool.budget.first_delay = seconds(2);
+    tool.budget.max_delay = seconds(60);
+    let mut kitchen = reply_lost(tool);
+    let mut made = 0;
+    for second in 0..20 {
+        if let Some(claim) = asked(&mut kitchen) {
+            tell(&mut kitchen, claim, 0, looked(LookUpAnswer::Unclear));
+            assert_eq!(second % 2, 0);
+            made += 1;
+        }
+        assert!(asked(&mut kitchen).is_none(), "twice within the delay");
+        kitchen.wait(1);
+    }
+    assert_eq!(made, 10);
+}
+
+#[test]
+fn a_look_up_that_is_asked_for_too_soon_comes_as_soon_as_it_may() {
+    let mut tool = with_look_up(true, Some(300));
+    tool.budget.first_delay = seconds(10);
+    tool.budget.max_delay = seconds(60);
+    let mut kitchen = reply_lost(tool);
+    for _ in 0..3 {
+        let claim = asked(&mut kitchen).unwrap();
+        tell(&mut kitchen, claim, 0, looked(LookUpAnswer::Unclear));
+        kitchen.wait(10);
+    }
+    let claim = asked(&mut kitchen).unwrap();
+    let verb = LookUpReport {
+        account: account(),
+        id: id("a"),
+        fence: claim.0,
+        worker: WorkerName::parse("node-3").unwrap(),
+        began_at: claim.1,
+        waited: seconds(0),
+        looked: looked(LookUpAnswer::Unclear),
+        // As late as it may be.
+        random: u64::MAX,
+        declared: kitchen.world.declared(),
+    };
+    kitchen.world.run(&verb).unwrap();
+    kitchen.wait(1);
+    let view = ask_as(app(), &mut kitchen).unwrap().view;
+    assert_eq!(view.next.at, Some(claim.1.plus(seconds(10))));
+    assert!(matches!(investigate(&mut kitchen), Investigated::Nothing));
+    kitchen.wait(9);
+    claimed(&mut kitchen);
+}
+
+#[test]
+fn a_miss_on_demand_counts_by_the_same_rule() {
+    for (after, waited, counts) in [(100, 10_000, false), (406, 405, false), (406, 406, true)] {
+        let mut kitchen = reply_lost(with_look_up(true, Some(300)));
+        kitchen.wait(after);
+        let claim = asked(&mut kitchen).unwrap();
+        tell(&mut kitchen, claim, waited, looked(LookUpAnswer::Absent));
+        assert_eq!(kitchen.row("a").attempts[0].settled, counts, "{after} {waited}");
+        assert_eq!(kitchen.state("a"), if counts { "prepared" } else { "unknown" });
+    }
+}
+
+#[test]
+fn asking_never_moves_a_send() {
+    let facts = KeyFacts { lookup: with_look_up(true, None).recovery.lookup().cloned(), ..key_facts() };
+    let mut kitchen = reply_lost(tool(Recovery::IdempotencyKey(facts)));
+    let before = kitchen.row("a").clone();
+    assert!(asked(&mut kitchen).is_none(), "a copy is due, and its answer tells more");
+    assert_eq!(*kitchen.row("a"), before);
+    kitchen.begin("a", 2);
+    assert!(asked(&mut kitchen).is_none(), "an attempt runs");
+    let mut kitchen = reply_lost(with_nothing());
+    assert!(asked(&mut kitchen).is_none(), "there is nobody to ask");
+}
+
+#[test]
+fn a_sender_that_still_reads_is_not_outranked_on_demand() {
+    let mut kitchen = Kitchen::with(with_look_up(true, Some(300)));
+    kitchen.prepare("a").unwrap();
+    kitchen.begin("a", 1);
+    let until = kitchen.world.now().plus(seconds(60));
+    kitchen.report("a", 1, counterfoil::destination::Finding { lingers_until: Some(until), ..lost() });
+    assert!(asked(&mut kitchen).is_none());
+    kitchen.report("a", 1, answer(Meaning::Succeeded, 201));
+    assert_eq!(kitchen.state("a"), "succeeded");
+    let again = ask_as(app(), &mut kitchen).unwrap();
+    assert!(again.view.replayed && again.question.is_none());
+}
+
+#[test]
+fn what_nothing_looks_up_any_more_can_still_be_asked_for() {
+    for abandoned in [false, true] {
+        let mut kitchen = reply_lost(with_look_up(true, Some(300)));
+        kitchen.wait(3600);
+        kitchen.tick("a");
+        assert!(matches!(investigate(&mut kitchen), Investigated::Nothing));
+        if abandoned {
+            let verb = Resolve {
+                caller: ann(),
+                id: id("a"),
+                verdict: Verdict::Abandoned,
+                note: Words::parse("nobody knows").unwrap(),
+                if_version: None,
+                declared: kitchen.world.declared(),
+            };
+            kitchen.world.run(&verb).unwrap();
+        }
+        let claim = asked(&mut kitchen).unwrap();
+        tell(&mut kitchen, claim, 0, looked(LookUpAnswer::Unclear));
+        let held = kitchen.next("a").0;
+        assert_eq!(held, if abandoned { Action::None } else { Action::Review });
+        assert_eq!(kitchen.carry("a"), Begun::NotNow);
+        kitchen.wait(60);
+        let claim = asked(&mut kitchen).unwrap();
+        tell(&mut kitchen, claim, 0, looked(LookUpAnswer::Found));
+        assert_eq!(kitchen.state("a"), "succeeded");
+    }
 }

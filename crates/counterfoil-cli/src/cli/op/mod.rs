@@ -8,8 +8,10 @@ mod execute;
 mod list;
 mod operation;
 mod prepare;
+mod reconcile;
 mod show;
 mod verdict;
+mod which;
 mod withdraw;
 
 use clap::{Subcommand, ValueEnum};
@@ -29,8 +31,10 @@ pub use self::deny::DenyArgs;
 pub use self::execute::ExecuteArgs;
 pub use self::list::ListArgs;
 pub use self::prepare::PrepareArgs;
+pub use self::reconcile::ReconcileArgs;
 pub use self::show::ShowArgs;
 pub use self::verdict::{NoteArgs, ReleaseArgs, ResolveArgs};
+pub use self::which::Which;
 pub use self::withdraw::WithdrawArgs;
 
 /// The commands about operations.
@@ -50,6 +54,8 @@ pub enum OpCommand {
     Deny(DenyArgs),
     /// Withdraw an operation that has not started: it ends rejected.
     Withdraw(WithdrawArgs),
+    /// Ask the destination now what became of an operation.
+    Reconcile(ReconcileArgs),
     /// Say what became of an operation that no rule can settle.
     Resolve(ResolveArgs),
     /// Let later operations with this action pass.
@@ -125,6 +131,7 @@ pub fn run(command: &OpCommand, context: &mut Context<'_>) -> Result<Exit, Comma
         OpCommand::Approve(args) => approve::run(args, context),
         OpCommand::Deny(args) => deny::run(args, context),
         OpCommand::Withdraw(args) => withdraw::run(args, context),
+        OpCommand::Reconcile(args) => reconcile::run(args, context),
         OpCommand::Resolve(args) => verdict::resolve(args, context),
         OpCommand::Release(args) => verdict::release(args, context),
         OpCommand::Note(args) => verdict::note(args, context),

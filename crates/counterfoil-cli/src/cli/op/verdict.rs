@@ -9,12 +9,13 @@ use serde_json::{Map, Value};
 use super::IdArg;
 use super::execute::shown;
 use super::operation::Operation;
+use super::which::{Which, ended};
 use crate::cli::database::{self, Missing};
 use crate::cli::error::{CommandError, Kind};
 use crate::cli::exit::Exit;
 use crate::cli::globals::Context;
 use crate::cli::output::visible;
-use crate::cli::target::{Target, Whose, path_of, with_query};
+use crate::cli::target::{Target, Whose, path_of};
 
 /// What a person established.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -38,26 +39,6 @@ impl VerdictArg {
             Self::Acknowledged => "acknowledged",
         }
     }
-}
-
-/// Which operations: one by its ID, or all that fit
-#[derive(Clone, Debug, Args)]
-pub struct Which {
-    /// The operation ID
-    #[arg(value_name = "ID", required_unless_present_any = ["tool", "task", "held"])]
-    pub id: Option<IdArg>,
-    /// All operations of this tool
-    #[arg(long, value_name = "TOOL", conflicts_with = "id")]
-    pub tool: Option<String>,
-    /// All operations of this task
-    #[arg(long, value_name = "TASK", conflicts_with = "id")]
-    pub task: Option<String>,
-    /// All operations that only a person can move
-    #[arg(long, conflicts_with = "id")]
-    pub held: bool,
-    /// Decide about all that fit; without it they are only counted
-    #[arg(long, conflicts_with = "id")]
-    pub yes: bool,
 }
 
 /// Say what became of an operation that no rule can settle
@@ -196,34 +177,7 @@ async fn decide_all(
     body: &Map<String, Value>,
     context: &mut Context<'_>,
 ) -> Result<Exit, CommandError> {
-    let mut found = Vec::new();
-    let mut cursor = None;
-    loop {
-        let parameters = [
-            ("tool", which.tool.clone()),
-            ("task", which.task.clone()),
-            ("held", which.held.then(|| "true".to_owned())),
-            ("unresolved", Some("true".to_owned())),
-            ("limit", Some("200".to_owned())),
-            ("cursor", cursor),
-        ];
-        let (_, listing) = target.page(with_query("/v1/operations", &parameters)).await?;
-        for item in &listing.items {
-            found.push(Operation::read(item.get())?);
-        }
-        cursor = listing.next_cursor;
-        if cursor.is_none() {
-            break;
-        }
-    }
-    context.out.note(format!("{} operations fit", found.len()))?;
-    if !which.yes {
-        for operation in &found {
-            context.out.note(format!("{}  {}", visible(&operation.id), visible(&operation.tool)))?;
-        }
-        context.out.note("nothing was decided: add --yes to decide about all of them")?;
-        return Ok(Exit::Waiting);
-    }
+    let Some(found) = which.meant(target, "decide about", context).await? else { return Ok(Exit::Waiting) };
     let mut refused = 0_usize;
     for operation in &found {
         if let Err(error) = decide_one(target, operation, what, body, context).await {
@@ -231,12 +185,5 @@ async fn decide_all(
             context.out.note(format!("{}: {}", visible(&operation.id), error.message))?;
         }
     }
-    match refused {
-        0 => Ok(Exit::Done),
-        _ => Err(CommandError::new(
-            Kind::Refused,
-            format!("{refused} of {} were refused", found.len()),
-            "each is named above with the reason",
-        )),
-    }
+    ended(refused, found.len())
 }
