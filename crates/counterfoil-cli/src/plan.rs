@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use counterfoil::policy::{ApprovalRule, Carrier, HttpDeclaration, Tool};
+use counterfoil::policy::{ApprovalRule, Carrier, Comparison, Condition, Expected, HttpDeclaration, Tool};
 use counterfoil::recovery::{
     KeyFacts, LookUpBy, LookUpFacts, NoneFacts, Place, Recovery, ReferenceFacts, StoredErrors,
 };
@@ -26,6 +26,8 @@ pub struct Plan {
     pub established_by: String,
     /// Which identifier the destination sees.
     pub identifier: String,
+    /// What makes another call the same action, which is held back while this one is unresolved.
+    pub same_action: String,
     /// When the system stops trying.
     pub stops: Vec<String>,
     /// What a person will be asked, and when.
@@ -46,6 +48,7 @@ pub fn plan(declared: &DeclaredTool) -> Plan {
         carried_out_by: carried_out_by(tool),
         established_by: established_by(&tool.recovery),
         identifier: identifier(&tool.recovery),
+        same_action: same_action(tool),
         stops: stops(tool),
         person: person(tool),
         assumptions: assumptions(declared),
@@ -132,6 +135,43 @@ fn identifier(recovery: &Recovery) -> String {
     }
 }
 
+fn same_action(tool: &Tool) -> String {
+    let list = |members: &[counterfoil::Pointer]| {
+        members.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    };
+    let but = match tool.volatile.as_slice() {
+        [] => String::new(),
+        volatile => format!(" but {}", list(volatile)),
+    };
+    match &tool.guard_on {
+        None => format!("this tool with the same arguments{but}"),
+        Some(members) => format!(
+            "this tool with the same {} (guard_on), whatever the other arguments; one that is absent is a value of its own",
+            list(members)
+        ),
+    }
+}
+
+/// Whether anybody may ever be asked for an approval.
+fn asks(tool: &Tool) -> bool {
+    match tool.approval {
+        ApprovalRule::When | ApprovalRule::Required => true,
+        ApprovalRule::None => false,
+    }
+}
+
+/// When an approval is asked for, in words.
+fn asked_where(condition: &Condition) -> String {
+    let at = &condition.at;
+    match &condition.is {
+        Comparison::GreaterThan(bound) => format!("{at} is above {bound}"),
+        Comparison::LessThan(bound) => format!("{at} is below {bound}"),
+        Comparison::Equals(Expected::Text(text)) => format!("{at} is {text:?}"),
+        Comparison::Equals(Expected::Number(number)) => format!("{at} is {number}"),
+        Comparison::Equals(Expected::Bool(value)) => format!("{at} is {value}"),
+    }
+}
+
 fn stops(tool: &Tool) -> Vec<String> {
     let budget = &tool.budget;
     let mut stops = Vec::new();
@@ -204,7 +244,7 @@ fn stops(tool: &Tool) -> Vec<String> {
             spoken(budget.max_delay)
         ));
     }
-    if tool.approval == ApprovalRule::Required {
+    if asks(tool) {
         stops.push(format!(
             "an approval, and a request for one, ends after {}",
             spoken(tool.approval_expires)
@@ -242,11 +282,17 @@ fn stored_errors_stop(facts: &KeyFacts) -> Option<&'static str> {
 
 fn person(tool: &Tool) -> Vec<String> {
     let mut asked = Vec::new();
-    if tool.approval == ApprovalRule::Required {
-        asked.push(
-            "before the first attempt: may this be done? (another principal than the one who prepared it)"
-                .to_owned(),
-        );
+    let question = "may this be done? (another principal than the one who prepared it)";
+    match tool.approval {
+        ApprovalRule::None => {}
+        ApprovalRule::Required => asked.push(format!("before the first attempt: {question}")),
+        ApprovalRule::When => {
+            let conditions: Vec<String> = tool.approval_when.iter().map(asked_where).collect();
+            asked.push(format!(
+                "before the first attempt, where {}, or that member is absent or of another type: {question}",
+                conditions.join(", or ")
+            ));
+        }
     }
     let no_bound = "nothing bounds a request, so \"it did not happen\" can never be established".to_owned();
     match &tool.recovery {
@@ -417,6 +463,7 @@ impl fmt::Display for Plan {
         writeln!(f, "\nCarried out by\n  {}", self.carried_out_by)?;
         writeln!(f, "\nWho can establish whether it happened\n  {}", self.established_by)?;
         writeln!(f, "\nIdentifier at the destination\n  {}", self.identifier)?;
+        writeln!(f, "\nThe same action\n  {}", self.same_action)?;
         let lists = [
             ("When it stops", &self.stops),
             ("What a person will be asked", &self.person),
@@ -519,6 +566,23 @@ mod tests {
             plan.stops.iter().any(|line| line.contains("reference is used, nothing is sent again")),
             "{plan}"
         );
+    }
+
+    #[test]
+    fn conditions_and_the_members_of_the_guard_are_named() {
+        let plan = plan_of("orders.cancel");
+        assert!(
+            plan.same_action.starts_with("this tool with the same /order_id, /week (guard_on)"),
+            "{plan}"
+        );
+        let asked = "before the first attempt, where /total is above 500.25, or /days is below 3, or /express is true, or that member";
+        assert!(plan.person[0].starts_with(asked), "{plan}");
+        assert!(
+            plan.stops.iter().any(|line| line.starts_with("an approval, and a request for one")),
+            "{plan}"
+        );
+        let plan = plan_of("supplier.create_order");
+        assert_eq!(plan.same_action, "this tool with the same arguments but /trace_id");
     }
 
     #[test]

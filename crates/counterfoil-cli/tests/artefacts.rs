@@ -87,6 +87,10 @@ fn misfit(value: &Value, schema: &Value, root: &Value, at: &str) -> Option<Strin
         "number" => value.is_number(),
         other => panic!("a type that this test does not know: {other}"),
     };
+    if let Some(ways) = schema["anyOf"].as_array() {
+        let misfits: Vec<_> = ways.iter().filter_map(|way| misfit(value, way, root, at)).collect();
+        return misfits.into_iter().nth(ways.len() - 1);
+    }
     let listed = schema["type"].as_array().into_iter().flatten();
     let types: Vec<&str> = listed.chain([&schema["type"]]).filter_map(Value::as_str).collect();
     let fits = types.is_empty() || types.into_iter().any(of_type);
@@ -177,7 +181,8 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "[mcp]\n",
         "[tools.t.recovery]\nkind = \"lookups\"\n",
         "[tools.t.http]\nmethod = \"POST\"\n",
-        "[tools.t]\nguard_on = [\"/a\"]\n",
+        "[tools.t]\nguard_on = \"/a\"\n",
+        "[tools.t]\napproval = { when = [{ greater_than = 5 }] }\n",
         "[limits]\nwaiters = \"many\"\n",
     ] {
         assert!(config::parse(text, Path::new("c.toml"), &config::Overrides::default()).is_err(), "{text}");

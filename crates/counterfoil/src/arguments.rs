@@ -145,8 +145,9 @@ impl Arguments {
     }
 
     /// The digest of the members that make two calls of a tool the same action (its `guard_on`): the canonical
-    /// form of `{"guard": {"/pointer": value, …}, "tool": name}`, where members that are absent are left out.
-    pub fn digest_of_members(&self, tool: &str, members: &[Pointer]) -> Fingerprint {
+    /// form of `{"guard": {"/pointer": value, …}, "tool": name}`, where members that are absent are left out, and so is
+    /// what is volatile inside them.
+    pub fn digest_of_members(&self, tool: &str, members: &[Pointer], volatile: &[Pointer]) -> Fingerprint {
         let Ok(node) = self.node() else {
             return Fingerprint::of(|out| self.write_unreadable("guard", tool, out));
         };
@@ -157,8 +158,8 @@ impl Arguments {
         named.sort_unstable_by(|a, b| utf16_order(&a.0, &b.0));
         named.dedup_by(|a, b| a.0 == b.0);
         Fingerprint::of(|out| {
-            let nothing = Omitted::default();
-            let mut canonical = Canonical::new(&nothing, out);
+            let omitted = Omitted::find(&node, volatile);
+            let mut canonical = Canonical::new(&omitted, out);
             canonical.put("{\"guard\":{");
             for (at, (pointer, value)) in named.into_iter().enumerate() {
                 if at > 0 {
@@ -353,7 +354,7 @@ mod tests {
         let whole = arguments("{\"a\":1}");
         assert_ne!(damaged.fingerprint(TOOL, &[]), whole.fingerprint(TOOL, &[]));
         let guard = pointers(["/a"]);
-        assert_ne!(damaged.digest_of_members(TOOL, &guard), whole.digest_of_members(TOOL, &guard));
+        assert_ne!(damaged.digest_of_members(TOOL, &guard, &[]), whole.digest_of_members(TOOL, &guard, &[]));
         assert_eq!(damaged.canonical("t", &[]), r#"{"arguments":"{\"a\":1","tool":"t"}"#);
         assert_eq!(damaged.differing_members(&whole, &[]), ["arguments"]);
         assert_eq!(damaged.splice(&pointers(["/key"])[0], "k"), Err(SpliceError::NoParent));
@@ -365,24 +366,24 @@ mod tests {
     fn the_guard_sees_only_its_members() {
         let guard = pointers(["/week", "/supplier", "/nested/x"]);
         let one = arguments(r#"{"supplier":"north","week":32,"total":1}"#);
-        let digest = one.digest_of_members(TOOL, &guard);
+        let digest = one.digest_of_members(TOOL, &guard, &[]);
         let expected = r#"{"guard":{"/supplier":"north","/week":32e0},"tool":"supplier.create_order"}"#;
         assert_eq!(digest, Fingerprint::of(|out| out(expected)));
 
         let respelled = arguments(r#"{"total":2,"week":3.2e1,"supplier":"\u006eorth"}"#);
-        assert_eq!(respelled.digest_of_members(TOOL, &guard), digest);
+        assert_eq!(respelled.digest_of_members(TOOL, &guard, &[]), digest);
         let reordered = pointers(["/nested/x", "/supplier", "/week", "/week"]);
-        assert_eq!(one.digest_of_members(TOOL, &reordered), digest);
+        assert_eq!(one.digest_of_members(TOOL, &reordered, &[]), digest);
         for other in [
             r#"{"supplier":"north","week":33}"#,
             r#"{"supplier":"north"}"#,
             r#"{"supplier":"north","week":null}"#,
             r#"{"supplier":"north","week":32,"nested":{"x":null}}"#,
         ] {
-            assert_ne!(arguments(other).digest_of_members(TOOL, &guard), digest, "{other}");
+            assert_ne!(arguments(other).digest_of_members(TOOL, &guard, &[]), digest, "{other}");
         }
-        assert_ne!(one.digest_of_members("supplier.cancel_order", &guard), digest);
-        assert_ne!(one.digest_of_members(TOOL, &[]), one.fingerprint(TOOL, &[]));
+        assert_ne!(one.digest_of_members("supplier.cancel_order", &guard, &[]), digest);
+        assert_ne!(one.digest_of_members(TOOL, &[], &[]), one.fingerprint(TOOL, &[]));
     }
 
     #[test]

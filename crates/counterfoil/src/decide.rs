@@ -197,7 +197,8 @@ pub enum ApprovalNeed {
 pub fn asks(operation: &Operation, facts: &Tool) -> bool {
     match facts.approval {
         ApprovalRule::None => false,
-        ApprovalRule::When => operation.asks,
+        // Frozen when it was prepared; a declaration that asks for more since then is heard as well.
+        ApprovalRule::When => operation.asks || facts.asks_for(&operation.arguments),
         ApprovalRule::Required => true,
     }
 }

@@ -243,6 +243,41 @@ fn write_number(written: &str, out: &mut dyn FnMut(&str)) {
     }
 }
 
+/// The order of two JSON numbers by their exact decimal values.
+pub(crate) fn compare_numbers(a: &str, b: &str) -> Ordering {
+    let (a, b) = (Decimal::of(a), Decimal::of(b));
+    let sign = |number: &Decimal| match (number.digits.is_empty(), number.negative) {
+        (true, _) => 0,
+        (false, true) => -1,
+        (false, false) => 1,
+    };
+    let (a_sign, b_sign) = (sign(&a), sign(&b));
+    let by_size = a.magnitude.cmp(&b.magnitude).then_with(|| a.digits.cmp(&b.digits));
+    a_sign.cmp(&b_sign).then(if a_sign < 0 { by_size.reverse() } else { by_size })
+}
+
+/// A number as its significant digits and the place of the point before them.
+struct Decimal {
+    negative: bool,
+    digits: String,
+    magnitude: i64,
+}
+
+impl Decimal {
+    fn of(written: &str) -> Self {
+        let mut text = String::new();
+        write_number(written, &mut |piece| text.push_str(piece));
+        let (mantissa, exponent) = text.split_once('e').unwrap_or(("", "0"));
+        let digits = mantissa.trim_start_matches('-');
+        let exponent: i64 = exponent.parse().unwrap_or_default();
+        Self {
+            negative: mantissa.starts_with('-'),
+            digits: digits.to_owned(),
+            magnitude: if digits.is_empty() { 0 } else { exponent + length(digits) },
+        }
+    }
+}
+
 fn length(digits: &str) -> i64 {
     i64::try_from(digits.len()).unwrap_or(i64::MAX)
 }

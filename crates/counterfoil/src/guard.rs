@@ -2,8 +2,10 @@
 //!
 //! It is asked twice, each time inside the commit that it protects: when an operation is prepared and when it starts.
 
+use crate::fingerprint::Arguments;
 use crate::id::{OperationId, Task};
 use crate::operation::{Distinct, Operation, RejectionCode};
+use crate::policy::Tool;
 use crate::time::Timestamp;
 
 /// What the guard must know of another operation.
@@ -112,6 +114,17 @@ pub struct Candidate<'a> {
     pub distinct_from: &'a [Distinct],
     /// When it was prepared, if it has attempts that are all settled.
     pub settled_since: Option<Timestamp>,
+}
+
+/// Whether two calls of one tool are the same action under any of these declarations: what makes an action the same may
+/// have changed between the two, and a change must not open a way around the guard.
+#[must_use]
+pub fn same_action<'a>(
+    mine: &Arguments,
+    theirs: &Arguments,
+    declarations: impl IntoIterator<Item = &'a Tool>,
+) -> bool {
+    declarations.into_iter().any(|tool| tool.action(mine) == tool.action(theirs))
 }
 
 /// The peers with the same action that hold `candidate` back, newest first.

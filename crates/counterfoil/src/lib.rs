@@ -60,6 +60,7 @@ pub mod backoff;
 #[cfg(feature = "http")]
 mod base64;
 pub mod caller;
+mod condition;
 #[cfg(all(feature = "sqlite", any(test, feature = "testing")))]
 pub mod conformance;
 pub mod decide;

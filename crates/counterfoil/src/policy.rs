@@ -10,10 +10,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::fingerprint::{Arguments, Fingerprint};
 use crate::id::{Account, ToolName};
 use crate::pointer::Pointer;
 use crate::recovery::{Place, Recovery};
 use crate::time::millis;
+
+pub use crate::condition::{Comparison, Condition, Expected};
 
 /// One declared tool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -78,27 +81,6 @@ pub enum ApprovalRule {
     When,
     /// No attempt is recorded without a valid approval.
     Required,
-}
-
-/// A condition on one member of the arguments.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Condition {
-    /// Which member. One that is absent, or of another type, counts as met: whoever asks for a check gets it.
-    pub at: Pointer,
-    /// What is asked of it.
-    pub is: Comparison,
-}
-
-/// How a member is compared. Numbers are compared by their exact decimal value and given as they are written.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Comparison {
-    /// A number above this one.
-    GreaterThan(String),
-    /// A number below this one.
-    LessThan(String),
-    /// This text, number or literal, as it would be written in JSON (strings without quotes).
-    Equals(String),
 }
 
 /// What a person sees who has to decide about an operation. Everything is the operator's text; values come from the
@@ -430,6 +412,24 @@ impl Tool {
         self.accounts.as_ref().is_none_or(|accounts| accounts.contains(account))
     }
 
+    /// Whether the conditions ask for an approval of these exact arguments. Text that cannot be read is asked about.
+    #[must_use]
+    pub fn asks_for(&self, arguments: &Arguments) -> bool {
+        if self.approval != ApprovalRule::When || self.approval_when.is_empty() {
+            return false;
+        }
+        arguments.node().map_or(true, |node| self.approval_when.iter().any(|condition| condition.met(&node)))
+    }
+
+    /// What makes another call with `arguments` the same action for the task guard.
+    #[must_use]
+    pub fn action(&self, arguments: &Arguments) -> Fingerprint {
+        match &self.guard_on {
+            Some(members) => arguments.digest_of_members(self.name.as_str(), members, &self.volatile),
+            None => arguments.fingerprint(self.name.as_str(), &self.volatile),
+        }
+    }
+
     /// Where an operation of this declaration goes to.
     #[must_use]
     pub fn route(&self) -> Route {
@@ -473,6 +473,13 @@ impl Tool {
 pub fn stricter(stored: &Tool, current: &Tool) -> Tool {
     let mut tool = stored.clone();
     tool.approval = stored.approval.max(current.approval);
+    // Each asks by its own conditions, and one that asks is enough.
+    let conditions = |tool: &Tool| match tool.approval {
+        ApprovalRule::When => tool.approval_when.clone(),
+        ApprovalRule::None | ApprovalRule::Required => Vec::new(),
+    };
+    tool.approval_when = conditions(stored);
+    tool.approval_when.extend(conditions(current));
     tool.approval_expires = stored.approval_expires.min(current.approval_expires);
     tool.lease = stored.lease.min(current.lease);
     tool.recovery = crate::recovery::stricter(&stored.recovery, &current.recovery);

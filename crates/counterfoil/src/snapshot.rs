@@ -9,7 +9,7 @@ use crate::backoff::BucketLevel;
 use crate::caller::Caller;
 use crate::decide::{Context, NextStep, PauseReason, next_step};
 use crate::error::Refusal;
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::{Arguments, Fingerprint};
 use crate::guard::{Peer, Stage};
 use crate::id::{Account, OperationId, Principal, Subject, ToolName};
 use crate::operation::Operation;
@@ -56,6 +56,9 @@ pub struct Needs<'a> {
     pub id: &'a OperationId,
     /// The action to look for peers of, where the operation may not exist yet.
     pub action: Option<(&'a ToolName, Fingerprint)>,
+    /// The arguments that make it this action: where the declaration of what makes an action the same changed, peers
+    /// are compared anew.
+    pub arguments: Option<&'a Arguments>,
     /// Whether unresolved peers with the same action matter.
     pub peers: bool,
     /// Other operations that are named.
@@ -79,6 +82,7 @@ impl<'a> Needs<'a> {
             account,
             id,
             action: None,
+            arguments: None,
             peers: false,
             named: &[],
             whole: None,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
@@ -78,7 +78,8 @@ section! {
         description: Option<String>,
         /// The accounts that may use it. Default all.
         accounts: Option<At<Vec<At<String>>>>,
-        /// Whether another principal must say yes first: `required` or `none` (the default).
+        /// Whether another principal must say yes first: `required`, `none` (the default), or `{ when = [conditions] }`,
+        /// of which one that is met is enough.
         approval: Option<At<ApprovalValue>>,
         /// How long an approval, and a request for one, is good for. Default 24h.
         approval_expires: Option<At<Length>>,
@@ -88,8 +89,8 @@ section! {
         sensitive: Option<Vec<At<String>>>,
         /// JSON pointers to arguments that do not count when a repeat is compared, such as a trace ID.
         volatile: Option<Vec<At<String>>>,
-        /// JSON pointers that make an action the same one.
-        guard_on: Option<Later>,
+        /// JSON pointers to the arguments that make two actions the same one for the task guard. Default all arguments.
+        guard_on: Option<At<Vec<At<String>>>>,
         /// The request that carries the action out.
         http: Option<At<HttpSection>>,
         /// Code of your own that carries it out.
@@ -234,6 +235,28 @@ section! {
 }
 
 section! {
+    /// When another principal must say yes first.
+    WhenSection {
+        /// Conditions on the exact arguments; one that is met is enough.
+        when: At<Vec<At<ConditionSection>>>,
+    }
+}
+
+section! {
+    /// A condition on one argument. One that is absent, or of another type, counts as met.
+    ConditionSection {
+        /// JSON pointer to the argument.
+        at: At<String>,
+        /// It is a number above this one. Written as a text where it has more digits than a float keeps.
+        greater_than: Option<At<Scalar>>,
+        /// It is a number below this one.
+        less_than: Option<At<Scalar>>,
+        /// It is exactly this text, number or truth value.
+        equals: Option<At<Scalar>>,
+    }
+}
+
+section! {
     /// A token bucket; all tools that name it share it.
     DestinationSection {
         /// Sends per second.
@@ -294,14 +317,14 @@ impl Kind {
 }
 
 /// The value of `approval`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum ApprovalValue {
     /// `"none"`
     None,
     /// `"required"`
     Required,
     /// A table of conditions.
-    When,
+    When(WhenSection),
 }
 
 /// The value of `query`.
@@ -356,7 +379,18 @@ pub enum LookUpValue {
 
 /// A text, number or truth value, as JSON would write it (texts without quotes).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scalar(pub String);
+pub struct Scalar(pub String, pub ScalarKind);
+
+/// What a [`Scalar`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScalarKind {
+    /// A text.
+    Text,
+    /// A number.
+    Number,
+    /// True or false.
+    Bool,
+}
 
 impl Shape for Scalar {
     fn shape(_: &mut Definitions) -> Value {
@@ -370,7 +404,7 @@ impl<'de> Visitor<'de> for ApprovalVisitor {
     type Value = ApprovalValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("`required` or `none`")
+        f.write_str("`required`, `none` or `{ when = [...] }`")
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ApprovalValue, E> {
@@ -381,9 +415,8 @@ impl<'de> Visitor<'de> for ApprovalVisitor {
         }
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ApprovalValue, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(ApprovalValue::When)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ApprovalValue, A::Error> {
+        WhenSection::deserialize(MapAccessDeserializer::new(map)).map(ApprovalValue::When)
     }
 }
 
@@ -394,8 +427,8 @@ impl<'de> Deserialize<'de> for ApprovalValue {
 }
 
 impl Shape for ApprovalValue {
-    fn shape(_: &mut Definitions) -> Value {
-        json!({ "enum": ["required", "none"] })
+    fn shape(definitions: &mut Definitions) -> Value {
+        json!({ "anyOf": [{ "enum": ["required", "none"] }, WhenSection::shape(definitions)] })
     }
 }
 
@@ -450,20 +483,20 @@ impl Visitor<'_> for ScalarVisitor {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Scalar, E> {
-        Ok(Scalar(text.to_owned()))
+        Ok(Scalar(text.to_owned(), ScalarKind::Text))
     }
 
     fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Scalar, E> {
-        Ok(Scalar(value.to_string()))
+        Ok(Scalar(value.to_string(), ScalarKind::Bool))
     }
 
     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Scalar, E> {
-        Ok(Scalar(value.to_string()))
+        Ok(Scalar(value.to_string(), ScalarKind::Number))
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Scalar, E> {
         if value.is_finite() {
-            Ok(Scalar(value.to_string()))
+            Ok(Scalar(value.to_string(), ScalarKind::Number))
         } else {
             Err(E::invalid_value(serde::de::Unexpected::Float(value), &self))
         }

@@ -5,18 +5,21 @@ use std::time::Duration;
 
 use counterfoil::http::check_declaration;
 use counterfoil::policy::{
-    ApprovalRule, BodyMatch, Budget, Carrier, DEFAULT_APPROVAL_EXPIRES, DEFAULT_RETENTION, HttpDeclaration,
-    Meaning, OutcomeRule, Review, Tool,
+    ApprovalRule, BodyMatch, Budget, Carrier, Comparison, Condition, DEFAULT_APPROVAL_EXPIRES,
+    DEFAULT_RETENTION, Expected, HttpDeclaration, Meaning, OutcomeRule, Review, Tool,
 };
 use counterfoil::recovery::Recovery;
-use counterfoil::{Account, KeyFormat, ToolName};
+use counterfoil::{Account, KeyFormat, Pointer, ToolName};
 
 use super::duration::spell;
-use super::file::{ApprovalValue, BudgetSection, DestinationSection, Kind, OutcomeSection, ToolSection};
+use super::file::{
+    ApprovalValue, BudgetSection, ConditionSection, DestinationSection, Kind, OutcomeSection, Scalar,
+    ScalarKind, ToolSection,
+};
 use super::http::{self, Request};
-use super::read::{length, members, pointer, positive};
+use super::read::{length, member, members, pointer, positive};
 use super::recovery::{self, Assumption};
-use super::report::{Checks, NOT_IN_THIS_VERSION};
+use super::report::Checks;
 use super::shape::At;
 use super::template::Secret;
 
@@ -54,7 +57,7 @@ pub(super) fn read(
             checks.error(name.span(), "tools", error.to_string(), "as in \"supplier.create_order\"")
         })
         .ok();
-    let approval = read_approval(section, &sub("approval"), checks);
+    let (approval, approval_when) = read_approval(section, &sub("approval"), checks);
     let request = section
         .http
         .as_ref()
@@ -95,8 +98,8 @@ pub(super) fn read(
         lease: around.lease,
         sensitive: members(section.sensitive.as_ref(), &sub("sensitive"), checks),
         volatile: members(section.volatile.as_ref(), &sub("volatile"), checks),
-        guard_on: None,
-        approval_when: Vec::new(),
+        guard_on: read_guard_on(section, &sub("guard_on"), checks),
+        approval_when,
         review: Review::default(),
         evidence: None,
         carrier: request
@@ -118,16 +121,71 @@ pub(super) fn read(
     (checks.errors() == errors).then_some(DeclaredTool { tool, assumed, secrets })
 }
 
-fn read_approval(section: &ToolSection, key: &str, checks: &mut Checks<'_>) -> ApprovalRule {
-    match section.approval.as_ref().map(|value| (value.get(), value.span())) {
-        None | Some((ApprovalValue::None, _)) => ApprovalRule::None,
-        Some((ApprovalValue::Required, _)) => ApprovalRule::Required,
-        Some((ApprovalValue::When, at)) => {
-            let hint = "write approval = \"required\" to ask every time";
-            checks.error(at, &format!("{key}.when"), NOT_IN_THIS_VERSION, hint);
-            ApprovalRule::Required
+fn read_approval(
+    section: &ToolSection,
+    key: &str,
+    checks: &mut Checks<'_>,
+) -> (ApprovalRule, Vec<Condition>) {
+    match section.approval.as_ref().map(At::get) {
+        None | Some(ApprovalValue::None) => (ApprovalRule::None, Vec::new()),
+        Some(ApprovalValue::Required) => (ApprovalRule::Required, Vec::new()),
+        Some(ApprovalValue::When(when)) => {
+            let (list, key) = (&when.when, format!("{key}.when"));
+            if list.get().is_empty() {
+                let message = "an empty list: nobody would ever be asked";
+                checks.error(list.span(), &key, message, "name a condition, or write approval = \"none\"");
+            }
+            let read = list.get().iter().filter_map(|row| read_condition(row, &key, checks));
+            (ApprovalRule::When, read.collect())
         }
     }
+}
+
+fn read_condition(row: &At<ConditionSection>, key: &str, checks: &mut Checks<'_>) -> Option<Condition> {
+    let section = row.get();
+    let at = member(&section.at, &format!("{key}.at"), checks)?;
+    let is = match (&section.greater_than, &section.less_than, &section.equals) {
+        (Some(bound), None, None) => {
+            Comparison::GreaterThan(number(bound, &format!("{key}.greater_than"), checks)?)
+        }
+        (None, Some(bound), None) => {
+            Comparison::LessThan(number(bound, &format!("{key}.less_than"), checks)?)
+        }
+        (None, None, Some(value)) => {
+            let Scalar(text, kind) = value.get();
+            Comparison::Equals(match kind {
+                ScalarKind::Text => Expected::Text(text.clone()),
+                ScalarKind::Number => Expected::Number(text.clone()),
+                ScalarKind::Bool => Expected::Bool(text == "true"),
+            })
+        }
+        (None, None, None) | (Some(_), Some(_), _) | (Some(_), _, Some(_)) | (_, Some(_), Some(_)) => {
+            let message = "a condition has exactly one of `greater_than`, `less_than` and `equals`";
+            checks.error(row.span(), key, message, "as in { at = \"/total\", greater_than = 500 }");
+            return None;
+        }
+    };
+    Some(Condition { at, is })
+}
+
+/// A number as JSON writes it, also where it stands as a text.
+fn number(value: &At<Scalar>, key: &str, checks: &mut Checks<'_>) -> Option<String> {
+    let Scalar(text, _) = value.get();
+    let read = counterfoil::json::parse_str(text, 1);
+    if read.is_ok_and(|node| matches!(node.content(), counterfoil::json::Content::Number(_))) {
+        return Some(text.clone());
+    }
+    checks.error(value.span(), key, "this is no number", "write 500, or \"500.25\" to keep every digit");
+    None
+}
+
+fn read_guard_on(section: &ToolSection, key: &str, checks: &mut Checks<'_>) -> Option<Vec<Pointer>> {
+    let list = section.guard_on.as_ref()?;
+    if list.get().is_empty() {
+        let message = "an empty list: every call of the tool would be the same action";
+        checks.error(list.span(), key, message, "name members, or remove the key for all arguments");
+    }
+    Some(members(Some(list.get()), key, checks))
 }
 
 /// Kind and carrier must fit: rows in one's own transaction need no request, everything else needs one.
@@ -285,7 +343,11 @@ fn check_retention(
 fn check_approved_scope(tool: &Tool, section: &ToolSection, key: &str, checks: &mut Checks<'_>) {
     let secret = |http: &HttpDeclaration| http.headers.values().any(|template| template.contains("${"));
     let open = tool.http().is_some_and(|http| http.scope.is_none() && secret(http));
-    if tool.approval == ApprovalRule::Required && open {
+    let asks = match tool.approval {
+        ApprovalRule::When | ApprovalRule::Required => true,
+        ApprovalRule::None => false,
+    };
+    if asks && open {
         let at = section.approval.as_ref().map_or(0..0, At::span);
         let message = "an approval of a tool with a credential needs a declared scope";
         let hint =

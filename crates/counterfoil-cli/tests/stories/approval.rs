@@ -105,3 +105,43 @@ fn c15_of_approve_and_deny_at_once_the_first_wins() {
         }
     }
 }
+
+#[test]
+fn a_person_is_asked_where_the_exact_value_says_so() {
+    let conditions = "approval = { when = [{ at = \"/total\", greater_than = \"500.25\" }] }";
+    let tool = ToolText::keyed("supplier.create_order").with_reference().table(conditions);
+    let world = World::new(Flavour::dedupe(), &Setup::new().tool(tool.clone()));
+    let server = world.serve();
+    let (agent, approver) = (world.agent(&server), world.approver(&server));
+    let costing = |id: &str, total: &str| {
+        let body = format!(
+            r#"{{"tool":"supplier.create_order","arguments":{{"sku":"{id}"{total}}},"execute":true,"wait_ms":20000}}"#
+        );
+        agent.put_text(id, &body)
+    };
+    let under = costing("under", r#","total":500.250"#).expect(200);
+    assert_eq!((under.state(), under.at("/approval/required")), ("succeeded".into(), json!(false)));
+    assert_eq!(world.effects(), 1);
+    for (id, total) in [
+        ("over", r#","total":500.2500000000000000001"#),
+        ("absent", ""),
+        ("text", r#","total":"1""#),
+        ("null", r#","total":null"#),
+    ] {
+        let asked = costing(id, total).expect(202);
+        assert_eq!((asked.next(), asked.at("/approval/required")), ("approve".into(), json!(true)), "{id}");
+        agent.execute(id, 0).refused(409, "approval-required");
+    }
+    pass(Duration::from_millis(400));
+    assert_eq!(world.writes(), 1);
+    // A laxer file takes no question back that was asked.
+    let lax = conditions.replace("500.25", "9000");
+    world.configure(&Setup::new().tool(tool.table(&lax)));
+    drop(server);
+    let server = world.serve();
+    let (agent, approver) = (agent.at(server.address), approver.at(server.address));
+    agent.execute("over", 0).refused(409, "approval-required");
+    approver.approve("over").expect(200);
+    agent.until_state("over", &["succeeded"]);
+    assert_eq!((world.effects(), world.writes()), (2, 2));
+}

@@ -180,3 +180,48 @@ fn two_servers_start_identical_operations_at_once_a_thousand_times() {
     assert_eq!(sent, PAIRS * ROUNDS);
     world.verify();
 }
+
+/// A tool whose orders for one week are one action, whatever else they say, and whose replies are lost.
+fn weekly(guard_on: &str) -> Setup {
+    Setup::new().tool(ToolText::forgetful("supplier.create_order").with_reference().table(guard_on))
+}
+
+fn for_week(sku: &str, week: &Value) -> Value {
+    let mut wanted = order(sku, 0);
+    wanted["task"] = json!("run-41");
+    wanted["arguments"]["week"] = week.clone();
+    wanted
+}
+
+#[test]
+fn an_order_for_the_same_week_is_the_same_action_whatever_else_differs() {
+    let mut options = SupplierOptions::new(Flavour::Forgetful);
+    let menu = vec![Fault::ReplyDropped];
+    options.random = Some(RandomFaults { seed: 1, per_mille: 1_000, target: Target::Writes, menu });
+    let world = World::with_supplier(options, &weekly("guard_on = [\"/week\"]"));
+    let server = world.serve();
+    let agent = world.agent(&server);
+    agent.put("a", &for_week("flour", &json!(32))).expect(202);
+    agent.until_quiet("a");
+    for (id, sku, week) in [("b", "sugar", json!(32)), ("c", "flour", json!(32.0))] {
+        let refused = agent.put(id, &for_week(sku, &week)).refused(409, "action-unresolved");
+        assert_eq!(refused.text("/operation_id"), "a");
+    }
+    assert_eq!(world.effects(), 1);
+    // Another week, no week, and a week that is null are other actions.
+    let mut none = order("flour", 0);
+    none["task"] = json!("run-41");
+    for (id, wanted) in
+        [("d", for_week("flour", &json!(33))), ("e", none), ("f", for_week("flour", &Value::Null))]
+    {
+        agent.put(id, &wanted).expect(202);
+        agent.until_quiet(id);
+    }
+    assert_eq!(world.effects(), 4);
+    // A file that compares all arguments again opens no way around what is still open.
+    world.configure(&Setup::forgetful());
+    drop(server);
+    let server = world.serve();
+    agent.at(server.address).put("g", &for_week("salt", &json!(32))).refused(409, "action-unresolved");
+    assert_eq!(world.effects(), 4);
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::backoff::BucketLevel;
 use crate::decide::PauseReason;
 use crate::error::Refusal;
-use crate::guard::{Peer, Stage};
+use crate::guard::{self, Peer, Stage};
 use crate::id::{Account, OperationId, ToolName};
 use crate::operation::{Distinct, Operation};
 use crate::policy::Tool;
@@ -215,16 +215,17 @@ impl World {
     fn peers(&self, needs: &Needs<'_>, operation: Option<&Operation>) -> Vec<Peer> {
         let action = needs.action.or(operation.map(|operation| (&operation.tool, operation.action)));
         let Some((tool, action)) = action.filter(|_| needs.peers) else { return Vec::new() };
-        let version = operation.map(|operation| operation.policy_version).or(self.tools.get(tool).copied());
-        let compared = version.and_then(|version| self.policies.get(&(tool.clone(), version)));
-        let volatile = compared.map(|tool| tool.volatile.clone()).unwrap_or_default();
-        let anew =
-            operation.map_or(action, |operation| operation.arguments.fingerprint(tool.as_str(), &volatile));
+        let declared = |version: u32| self.policies.get(&(tool.clone(), version)).map(|tool| &**tool);
+        let versions = [operation.map(|operation| operation.policy_version), self.tools.get(tool).copied()];
+        let mine = operation.map(|operation| &operation.arguments).or(needs.arguments);
         self.operations
             .values()
             .filter(|other| other.account == *needs.account && other.tool == *tool)
             .filter(|other| {
-                other.action == action || other.arguments.fingerprint(tool.as_str(), &volatile) == anew
+                let all =
+                    versions.iter().copied().flatten().chain([other.policy_version]).filter_map(declared);
+                other.action == action
+                    || mine.is_some_and(|mine| guard::same_action(mine, &other.arguments, all))
             })
             .filter(|other| other.receipt_expires_at.is_none_or(|at| self.now < at))
             .map(Peer::from)

@@ -74,6 +74,14 @@ impl Prepare {
         *self.fingerprint.get_or_init(|| Self::fingerprint(&self.declared, &self.tool, &self.arguments))
     }
 
+    /// What makes another operation the same action under the declaration in force.
+    fn action(&self) -> Fingerprint {
+        match self.declared.get(&self.tool) {
+            Some((_, tool)) if tool.guard_on.is_some() => tool.action(&self.arguments),
+            Some(_) | None => self.print(),
+        }
+    }
+
     fn existing(&self, snapshot: &Snapshot, operation: &Operation) -> Result<Decided<PrepareReply>, Refusal> {
         self.caller.may_use(&operation.tool)?;
         self.caller.may_use(&self.tool)?;
@@ -224,7 +232,7 @@ impl Prepare {
             tool: self.tool.clone(),
             arguments: self.arguments.clone(),
             fingerprint: self.print(),
-            action: self.print(),
+            action: self.action(),
             task: self.task.clone(),
             subject: None,
             replaces: None,
@@ -243,7 +251,7 @@ impl Prepare {
             earlier_keys: 0,
             look_ups: Vec::new(),
             investigation: None,
-            asks: false,
+            asks: self.declared.get(&self.tool).is_some_and(|(_, tool)| tool.asks_for(&self.arguments)),
             another_allowed: false,
             contradiction: None,
             remind_at: None,
@@ -268,7 +276,8 @@ impl Verb for Prepare {
         Needs {
             account: &self.caller.account,
             id: &self.id,
-            action: Some((&self.tool, self.print())),
+            action: Some((&self.tool, self.action())),
+            arguments: Some(&self.arguments),
             peers: true,
             named: &self.distinct_from,
             whole: None,

@@ -200,3 +200,50 @@ fn an_application_takes_back_only_what_never_started() {
     assert_eq!(kitchen.withdraw("b").unwrap_err(), Refusal::WrongState("prepared"));
     assert_eq!(kitchen.deny("b").unwrap_err(), Refusal::WrongState("prepared"));
 }
+
+fn above(bound: &str) -> counterfoil::policy::Tool {
+    use counterfoil::policy::{ApprovalRule, Comparison, Condition};
+    let at = counterfoil::Pointer::parse("/quantity").unwrap();
+    let mut tool = with_key();
+    tool.approval = ApprovalRule::When;
+    tool.approval_when = vec![Condition { at, is: Comparison::GreaterThan(bound.to_owned()) }];
+    tool
+}
+
+#[test]
+fn a_person_is_asked_only_where_the_exact_value_says_so() {
+    for (quantity, asked) in
+        [(r#"10"#, false), (r#"10.0000000000000000001"#, true), (r#""10""#, true), (r#"null"#, true)]
+    {
+        let mut kitchen = Kitchen::with(above("10"));
+        let draft = kitchen.draft("a", &format!(r#"{{"sku":"flour-25kg","quantity":{quantity}}}"#));
+        let view = kitchen.world.run(&draft).unwrap().view;
+        assert_eq!(view.approval_required, asked, "{quantity}");
+        match asked {
+            false => kitchen.begin("a", 1),
+            true => {
+                assert_eq!(kitchen.execute("a").unwrap_err(), Refusal::ApprovalRequired, "{quantity}");
+                kitchen.approve_as(ann(), "a", None).unwrap();
+                kitchen.begin("a", 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_asked_for_stays_asked_for_and_a_stricter_declaration_is_heard() {
+    // A laxer declaration does not take a question back.
+    let mut kitchen = Kitchen::with(above("5"));
+    kitchen.prepare("a").unwrap();
+    kitchen.world.declare(above("100"));
+    assert_eq!(kitchen.execute("a").unwrap_err(), Refusal::ApprovalRequired);
+    kitchen.world.declare(with_key());
+    assert_eq!(kitchen.execute("a").unwrap_err(), Refusal::ApprovalRequired);
+    // A stricter one asks about what is still open.
+    for before in [above("100"), with_key()] {
+        let mut kitchen = Kitchen::with(before);
+        kitchen.prepare("a").unwrap();
+        kitchen.world.declare(above("5"));
+        assert_eq!(kitchen.execute("a").unwrap_err(), Refusal::ApprovalRequired);
+    }
+}

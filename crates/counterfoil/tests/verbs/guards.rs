@@ -175,3 +175,51 @@ fn a_restored_ledger_takes_new_ids_only_where_a_repeat_is_harmless() {
     kitchen.world.restored = true;
     kitchen.prepare("a").unwrap();
 }
+
+const TWELVE: &str = r#"{"sku":"flour-25kg","quantity":12}"#;
+const SUGAR: &str = r#"{"sku":"sugar-1kg","quantity":12}"#;
+
+/// A tool whose orders are the same action when they have the same members at these places.
+fn guarding(members: &[&str]) -> counterfoil::policy::Tool {
+    let members = members.iter().map(|text| counterfoil::Pointer::parse(text).unwrap());
+    counterfoil::policy::Tool { guard_on: Some(members.collect()), ..with_nothing() }
+}
+
+#[test]
+fn the_tool_may_name_what_makes_it_the_same_action() {
+    let mut kitchen = Kitchen::with(guarding(&["/sku", "/week"]));
+    kitchen.prepare("a").unwrap();
+    kitchen.begin("a", 1);
+    kitchen.report("a", 1, lost());
+    let twelve = kitchen.draft("b", TWELVE);
+    assert!(matches!(kitchen.world.run(&twelve), Err(Refusal::ActionUnresolved { .. })));
+    let sugar = kitchen.draft("c", SUGAR);
+    kitchen.world.run(&sugar).unwrap();
+    // An absent member is a value of its own, and not the same as null.
+    for (operation, week) in [("d", "null"), ("e", "32")] {
+        let other =
+            kitchen.draft(operation, &format!(r#"{{"sku":"flour-25kg","quantity":10,"week":{week}}}"#));
+        kitchen.world.run(&other).unwrap();
+    }
+}
+
+#[test]
+fn a_change_of_what_makes_it_the_same_action_opens_no_way_around() {
+    for (before, after) in [
+        (guarding(&["/sku"]), with_nothing()),
+        (with_nothing(), guarding(&["/sku"])),
+        (guarding(&["/sku"]), guarding(&["/quantity"])),
+    ] {
+        let mut kitchen = Kitchen::with(before);
+        kitchen.prepare("a").unwrap();
+        // Prepared while the first declaration was in force, and started under the second.
+        let early = kitchen.draft("b", TWELVE);
+        kitchen.world.run(&early).unwrap();
+        kitchen.begin("a", 1);
+        kitchen.report("a", 1, lost());
+        kitchen.world.declare(after);
+        assert_eq!(blocked(&kitchen.execute("b").unwrap().begun), ["a"]);
+        let late = kitchen.draft("c", TWELVE);
+        assert!(matches!(kitchen.world.run(&late), Err(Refusal::ActionUnresolved { .. })));
+    }
+}

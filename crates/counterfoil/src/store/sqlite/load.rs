@@ -11,10 +11,10 @@ use super::policies::Policies;
 use super::row;
 use crate::backoff::BucketLevel;
 use crate::decide::PauseReason;
-use crate::fingerprint::Fingerprint;
-use crate::guard::Peer;
+use crate::fingerprint::{Arguments, Fingerprint};
+use crate::guard::{self, Peer};
 use crate::id::{Account, OperationId, ToolName};
-use crate::pointer::Pointer;
+use crate::policy::Tool;
 use crate::snapshot::{Declarations, Existing, Needs, Snapshot};
 use crate::time::{Clock, Timestamp};
 
@@ -160,8 +160,9 @@ impl View<'_> {
         let peers = match action {
             Some((tool, action)) => {
                 let current = declared.get(tool).map(|(_, tool)| tool);
-                let compared = stored.as_ref().or(current).map(|tool| tool.volatile.as_slice());
-                self.peers(needs.account, tool, action, operation, compared.unwrap_or_default())?
+                let arguments = operation.map(|operation| &operation.arguments).or(needs.arguments);
+                let compared = [stored.as_deref(), current.map(|tool| &**tool)];
+                self.peers(needs.account, tool, action, arguments, &compared)?
             }
             None => Vec::new(),
         };
@@ -203,22 +204,25 @@ impl View<'_> {
         })
     }
 
-    /// The unresolved operations with the same action, also those that were prepared while something else was left out
-    /// of the comparison.
+    /// The unresolved operations with the same action, also those that were prepared while something else made an action
+    /// the same: under the operation's own declaration, the one in force, or theirs.
     fn peers(
         &self,
         account: &Account,
         tool: &ToolName,
         action: Fingerprint,
-        operation: Option<&crate::operation::Operation>,
-        volatile: &[Pointer],
+        arguments: Option<&Arguments>,
+        compared: &[Option<&Tool>],
     ) -> Result<Vec<Peer>, Failure> {
         let mut peers = row::peers(self.connection, account, tool, action)?;
-        if self.policies.left_out_differently(self.connection, tool)? {
-            let anew = operation
-                .map_or(action, |operation| operation.arguments.fingerprint(tool.as_str(), volatile));
-            let more = row::peers_compared_anew(self.connection, account, tool, action, anew, volatile)?;
-            peers.extend(more);
+        let Some(mine) = arguments else { return Ok(peers) };
+        if self.policies.compared_differently(self.connection, tool)? {
+            let same = |theirs: &Arguments, version: u32| {
+                let own = self.policies.get(self.connection, tool, version)?;
+                let all = compared.iter().copied().flatten().chain(own.as_deref());
+                Ok(guard::same_action(mine, theirs, all))
+            };
+            peers.extend(row::peers_compared_anew(self.connection, account, tool, action, same)?);
         }
         Ok(peers)
     }

@@ -17,7 +17,7 @@ use crate::time::Timestamp;
 #[derive(Debug, Default)]
 pub(super) struct Policies {
     known: Mutex<HashMap<(ToolName, u32), Arc<Tool>>>,
-    /// Up to which version a tool's declarations were compared, and whether they leave out different members.
+    /// Up to which version a tool's declarations were compared, and whether they compare by different members.
     compared: Mutex<HashMap<ToolName, (u32, bool)>>,
 }
 
@@ -43,9 +43,9 @@ impl Policies {
         Ok(Some(found))
     }
 
-    /// Whether the declarations of `tool` ever differed in what they leave out of the comparison: then one action may
-    /// be stored under several fingerprints.
-    pub(super) fn left_out_differently(
+    /// Whether the declarations of `tool` ever differed in what makes an action the same: then one action may be stored
+    /// under several digests.
+    pub(super) fn compared_differently(
         &self,
         connection: &Connection,
         tool: &ToolName,
@@ -62,8 +62,10 @@ impl Policies {
         let first = self.get(connection, tool, 1)?;
         for version in from + 1..=newest {
             let other = self.get(connection, tool, version)?;
-            let left_out = |tool: &Option<Arc<Tool>>| tool.as_ref().map(|tool| tool.volatile.clone());
-            differ |= left_out(&other) != left_out(&first);
+            let rule = |tool: &Option<Arc<Tool>>| {
+                tool.as_ref().map(|tool| (tool.volatile.clone(), tool.guard_on.clone()))
+            };
+            differ |= rule(&other) != rule(&first);
         }
         let mut all = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(tool.clone(), (newest, differ));

@@ -12,7 +12,6 @@ use crate::id::{Account, FencingToken, OperationId, Principal, Subject, Task, To
 use crate::operation::{
     Approval, Attempt, Body, Claim, Decision, Distinct, LookUp, Operation, Receipt, RejectionCode,
 };
-use crate::pointer::Pointer;
 use crate::snapshot::Grave;
 use crate::state::State;
 use crate::time::Timestamp;
@@ -300,25 +299,25 @@ pub(super) fn peers(
     read_peers(statement.query((account.as_str(), tool.as_str(), action.to_string()))?)
 }
 
-/// As [`peers`], but every one that has another action as it is stored, but this one where `volatile` is left out: it was
-/// prepared under a declaration that left out something else.
+/// As [`peers`], but every one that has another action as it is stored and is the same one for `same`, which is given its
+/// arguments and the version of the declaration that it was prepared under.
 pub(super) fn peers_compared_anew(
     connection: &Connection,
     account: &Account,
     tool: &ToolName,
     stored: Fingerprint,
-    anew: Fingerprint,
-    volatile: &[Pointer],
+    same: impl Fn(&Arguments, u32) -> Result<bool, Failure>,
 ) -> Result<Vec<Peer>, Failure> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, task, stage, unresolved, released, created_at, succeeded_at, rejected_as, replaced_by, arguments \
+        "SELECT id, task, stage, unresolved, released, created_at, succeeded_at, rejected_as, replaced_by, arguments, \
+         policy_version \
          FROM counterfoil_operations WHERE account = ?1 AND tool = ?2 AND action <> ?3 AND open = 1",
     )?;
     let mut rows = statement.query((account.as_str(), tool.as_str(), stored.to_string()))?;
     let mut peers = Vec::new();
     while let Some(row) = rows.next()? {
         let arguments = Arguments::from_stored(row.get(9)?);
-        if arguments.fingerprint(tool.as_str(), volatile) == anew {
+        if same(&arguments, row.get(10)?)? {
             peers.push(read_peer(row)?);
         }
     }
