@@ -1,0 +1,65 @@
+"""Counterfoil: every write of an agent once.
+
+```python
+from counterfoil import Counterfoil, new_id
+
+cf = Counterfoil()
+operation_id = new_id()  # when the proposal is accepted; keep it with the pending work
+receipt = cf.run(operation_id, "supplier.create_order", {"sku": "flour-25kg", "quantity": 10}, task="run-41")
+print(receipt.reference)
+```
+"""
+
+from ._aclient import AsyncCounterfoil
+from ._client import Counterfoil
+from ._errors import ClaimLost, CounterfoilError, NotSent, Refused, Rejected, Unreachable, Unsettled
+from ._fingerprint import Arguments, fingerprint
+from ._json import InvalidArguments, RawJson
+from ._keys import new_id
+from ._values import (
+    Approval,
+    Attempt,
+    Closed,
+    Event,
+    Evidence,
+    LookUp,
+    Next,
+    Operation,
+    Page,
+    Plan,
+    Receipt,
+    Rejection,
+    Tool,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Approval",
+    "Arguments",
+    "AsyncCounterfoil",
+    "Attempt",
+    "ClaimLost",
+    "Closed",
+    "Counterfoil",
+    "CounterfoilError",
+    "Event",
+    "Evidence",
+    "InvalidArguments",
+    "LookUp",
+    "Next",
+    "NotSent",
+    "Operation",
+    "Page",
+    "Plan",
+    "RawJson",
+    "Receipt",
+    "Refused",
+    "Rejected",
+    "Rejection",
+    "Tool",
+    "Unreachable",
+    "Unsettled",
+    "fingerprint",
+    "new_id",
+]

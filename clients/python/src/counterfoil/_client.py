@@ -1,0 +1,298 @@
+"""The client for code that blocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from . import _calls
+from ._calls import MAX_WAIT, Call, NotOurs
+from ._discovery import Place, discover
+from ._fingerprint import Arguments
+from ._json import Json, encode
+from ._settle import next_wait, seen, settled
+from ._tries import Tries
+from ._values import Event, Evidence, Operation, Page, Plan, Receipt, State, Tool
+from ._wire import Lost, exchange
+
+__all__ = ["Counterfoil"]
+
+T = TypeVar("T")
+
+#: How long a call is made again where the caller names no time, in seconds.
+DEFAULT_TIMEOUT = 30.0
+
+
+class Counterfoil:
+    """A client of one server, as one account. It may be shared by threads and holds no connection open.
+
+    `timeout` is how long, in seconds, a call that did not come through is made again, always with the same operation
+    ID: after a lost connection, 429 and 503.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        account: str | None = None,
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        self._place: Place = discover(url, token, account)
+        self._timeout = timeout
+
+    def __repr__(self) -> str:
+        return f"Counterfoil({self._place.url!r})"
+
+    @property
+    def account(self) -> str | None:
+        """The account that was named; the server takes it from the token."""
+        return self._place.account
+
+    def _call(self, call: Call[T], timeout: float | None = None) -> T:
+        return send(self._place, call, call.wait + (self._timeout if timeout is None else timeout))
+
+    def run(
+        self,
+        id: str,
+        tool: str,
+        arguments: Json | Arguments,
+        *,
+        task: str | None = None,
+        subject: str | None = None,
+        replaces: str | None = None,
+        distinct_from: Iterable[str] = (),
+        accepted_by: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Has an action carried out at most once, and waits for its receipt.
+
+        `id` was minted with `new_id()` when the proposal was accepted and is kept with the pending work: after a crash
+        the same call with the same ID finds what became of it. Raises `Rejected` when it is certain that nothing
+        happened, `Unsettled` when that is open, `Refused` for a conflict, `Unreachable` when nothing was sent.
+        """
+        text = Arguments(encode(arguments)) if not isinstance(arguments, Arguments) else arguments
+        ids, deadline = tuple(distinct_from), time.monotonic() + (self._timeout if timeout is None else timeout)
+        while True:
+            left = deadline - time.monotonic()
+            call = _calls.prepare(
+                id,
+                tool,
+                text,
+                task=task,
+                subject=subject,
+                replaces=replaces,
+                distinct_from=ids,
+                accepted_by=accepted_by,
+                execute=True,
+                wait=next_wait(left),
+            )
+            found = send(self._place, seen(call), max(left, 0.05))
+            done = settled(found, deadline - time.monotonic())
+            if isinstance(done, Receipt):
+                return done
+            time.sleep(done)
+
+    def prepare(
+        self,
+        id: str,
+        tool: str,
+        arguments: Json | Arguments,
+        *,
+        task: str | None = None,
+        subject: str | None = None,
+        replaces: str | None = None,
+        distinct_from: Iterable[str] = (),
+        accepted_by: Mapping[str, Any] | None = None,
+        execute: bool = False,
+        wait: float = 0.0,
+    ) -> Operation:
+        """Stores an action. With `execute` it runs as soon as it may, whoever is still listening."""
+        return self._call(
+            _calls.prepare(
+                id,
+                tool,
+                arguments,
+                task=task,
+                subject=subject,
+                replaces=replaces,
+                distinct_from=distinct_from,
+                accepted_by=accepted_by,
+                execute=execute,
+                wait=wait,
+            )
+        )
+
+    def plan(
+        self,
+        id: str,
+        tool: str,
+        arguments: Json | Arguments,
+        *,
+        task: str | None = None,
+        subject: str | None = None,
+        replaces: str | None = None,
+        distinct_from: Iterable[str] = (),
+    ) -> Plan:
+        """Says what a prepare would do; nothing is stored."""
+        call = _calls.prepare(
+            id,
+            tool,
+            arguments,
+            task=task,
+            subject=subject,
+            replaces=replaces,
+            distinct_from=distinct_from,
+            accepted_by=None,
+            execute=False,
+            wait=0.0,
+        )
+        return self._call(_calls.plan(call))
+
+    def execute(self, id: str, *, wait: float = 30.0) -> Operation:
+        """Runs a prepared operation, or joins the attempt that runs, and waits at most `wait` seconds."""
+        return self._call(_calls.execute(id, min(wait, MAX_WAIT)))
+
+    def get(self, id: str, *, wait: float = 0.0) -> Operation:
+        """The operation as it is; with `wait`, as soon as it changes."""
+        return self._call(_calls.get(id, min(wait, MAX_WAIT)))
+
+    def find(
+        self,
+        *,
+        state: State | None = None,
+        tool: str | None = None,
+        task: str | None = None,
+        subject: str | None = None,
+        held: bool | None = None,
+        unresolved: bool | None = None,
+        reference: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        text: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[Operation]:
+        """Operations of the account, newest first."""
+        return self._call(
+            _calls.find(
+                state=state,
+                tool=tool,
+                task=task,
+                subject=subject,
+                held=held,
+                unresolved=unresolved,
+                reference=reference,
+                created_after=created_after,
+                created_before=created_before,
+                text=text,
+                limit=limit,
+                cursor=cursor,
+            )
+        )
+
+    def withdraw(self, id: str) -> Operation:
+        """Takes an operation back that was not started."""
+        return self._call(_calls.decide(id, "withdraw"))
+
+    def reconcile(self, id: str) -> Operation:
+        """Brings the next look-up forward. It never sends."""
+        return self._call(_calls.decide(id, "reconcile"))
+
+    def approve(
+        self,
+        id: str,
+        fingerprint: str,
+        *,
+        acknowledges: str | None = None,
+        if_version: int | None = None,
+    ) -> Operation:
+        """Says yes to exactly what was shown."""
+        return self._call(
+            _calls.decide(
+                id, "approve", may_send=True, fingerprint=fingerprint, acknowledges=acknowledges, if_version=if_version
+            )
+        )
+
+    def deny(self, id: str, reason: str) -> Operation:
+        """Says no."""
+        return self._call(_calls.decide(id, "deny", reason=reason))
+
+    def resolve(
+        self,
+        id: str,
+        verdict: str,
+        note: str,
+        *,
+        reference: str | None = None,
+        allow_another_attempt: bool = False,
+        if_version: int | None = None,
+    ) -> Operation:
+        """Settles what no rule can: `succeeded` (with its reference), `confirmed_absent`, `abandoned`, `acknowledged`."""
+        return self._call(
+            _calls.decide(
+                id,
+                "resolve",
+                may_send=allow_another_attempt,
+                verdict=verdict,
+                note=note,
+                reference=reference,
+                allow_another_attempt=allow_another_attempt or None,
+                if_version=if_version,
+            )
+        )
+
+    def release(self, id: str, note: str, *, if_version: int | None = None) -> Operation:
+        """Lets later operations with this action or subject pass."""
+        return self._call(_calls.decide(id, "release", note=note, if_version=if_version))
+
+    def note(self, id: str, text: str, *, remind_at: datetime | None = None) -> Operation:
+        """Writes down what a person found out without settling anything."""
+        return self._call(_calls.note(id, text, remind_at))
+
+    def evidence(self, id: str, *, limit: int | None = None, cursor: str | None = None) -> Page[Evidence]:
+        """What was seen of an operation, when, and by whom."""
+        return self._call(_calls.evidence(id, limit, cursor))
+
+    def events(self, *, after: str | None = None, limit: int | None = None, wait: float = 0.0) -> Page[Event]:
+        """Changes of the account after a cursor; with `wait`, as soon as there is one."""
+        return self._call(_calls.events(after, limit, min(wait, MAX_WAIT)))
+
+    def tools(self) -> Page[Tool]:
+        """The declared tools."""
+        return self._call(_calls.tools())
+
+    def show_tool(self, name: str) -> Tool:
+        """One declared tool, with its recovery and its pauses."""
+        return self._call(_calls.tool(name))
+
+    def pause(self, tool: str, note: str) -> Tool:
+        """Stops the sends of a tool (role operator)."""
+        return self._call(_calls.halt(tool, "pause", note))
+
+    def resume(self, tool: str, note: str) -> Tool:
+        """Ends the pauses of a tool (role operator)."""
+        return self._call(_calls.halt(tool, "resume", note))
+
+
+def send(place: Place, call: Call[T], timeout: float) -> T:
+    """Makes a call, and makes it again as `Tries` says, until `timeout`."""
+    tries = Tries(call, timeout, time.monotonic())
+    headers = {"Authorization": f"Bearer {place.token}"}
+    while True:
+        patience = tries.patience(time.monotonic())
+        try:
+            answer = exchange(place.address, call.method, call.path, headers, call.body, patience)
+        except Lost as lost:
+            rest = tries.lost(lost, time.monotonic())
+        else:
+            later = tries.answered(answer, time.monotonic())
+            if later is None:
+                try:
+                    return call.read(answer)
+                except (NotOurs, KeyError, TypeError):
+                    later = tries.unreadable(time.monotonic())
+            rest = later
+        time.sleep(rest)

@@ -1,0 +1,34 @@
+"""Every block of Python in the guide runs as it stands, one after the other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterfoil.testing import World
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.S | re.M)
+
+
+@pytest.mark.parametrize(("page", "least"), [("docs/use/python.md", 6), ("clients/python/README.md", 1)])
+def test_the_blocks_of_a_page_run(page: str, least: int, w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERFOIL_URL", w.url)
+    monkeypatch.setenv("COUNTERFOIL_TOKEN", w.token(["agent", "worker"], "app", "kitchen"))
+    found = blocks(ROOT / page)
+    assert len(found) >= least
+    names: dict[str, Any] = {"__name__": "page"}
+    for number, block in enumerate(found):
+        exec(compile(block, f"{page} block {number}", "exec"), names)
+    assert w.supplier.effects
+
+
+def test_the_fixture_of_the_plugin(counterfoil_world: World) -> None:
+    counterfoil_world.cf.run("order-1", "supplier.create_order", {"sku": "flour-25kg"})
+    assert len(counterfoil_world.supplier.effects) == 1
