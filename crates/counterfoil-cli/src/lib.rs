@@ -8,5 +8,6 @@ pub mod config;
 pub mod demo;
 pub mod plan;
 pub mod problems;
+pub mod review;
 pub mod secret;
 mod suggest;

@@ -330,6 +330,9 @@ fn person(tool: &Tool) -> Vec<String> {
             asked.push(format!("at once, if the record found differs in {members}: whose is it?"));
         }
     }
+    if let Some(question) = &tool.review.question {
+        asked.push(format!("in these words: {question}"));
+    }
     asked
 }
 

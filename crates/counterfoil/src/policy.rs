@@ -117,9 +117,22 @@ pub struct ReviewField {
     pub at: Pointer,
     /// What it is called.
     pub label: String,
-    /// Whether a formatted amount is shown beside the stored value.
+    /// What is shown beside the stored value.
     #[serde(default)]
-    pub money: Option<Money>,
+    pub shown: ShownAs,
+}
+
+/// What a person reads beside a stored value. The value itself is always shown as it is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShownAs {
+    /// Nothing: it speaks for itself.
+    #[default]
+    Text,
+    /// An amount with its currency.
+    Money(Money),
+    /// An instant or a day.
+    Date,
 }
 
 /// How an amount is formatted.

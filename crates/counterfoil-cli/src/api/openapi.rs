@@ -341,9 +341,9 @@ pub(super) const CALLS: &[Call] = &[
     Call {
         method: "get",
         path: "/v1/tools/{name}",
-        does: "One declared tool.",
+        does: "One declared tool; with `policy_version` as it was declared in that version.",
         roles: "any",
-        query: &[],
+        query: &["policy_version"],
         body: None,
         gives: Gives::One("Tool"),
         statuses: &[200],
@@ -515,7 +515,7 @@ fn parameters(call: &Call) -> Vec<Value> {
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }));
     let in_query = call.query.iter().map(|name| {
         let kind = match *name {
-            "wait_ms" | "limit" => json!({ "type": "integer", "minimum": 0 }),
+            "wait_ms" | "limit" | "policy_version" => json!({ "type": "integer", "minimum": 0 }),
             "held" | "unresolved" => json!({ "type": "boolean" }),
             "state" => json!({ "enum": ["prepared", "in_progress", "succeeded", "rejected", "unknown"] }),
             "created_after" | "created_before" => json!({ "type": "string", "format": "date-time" }),

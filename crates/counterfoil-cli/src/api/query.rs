@@ -84,6 +84,15 @@ impl<'a> Query<'a> {
         }
     }
 
+    /// The version of a declaration.
+    ///
+    /// # Errors
+    /// `invalid-request`.
+    pub(super) fn policy_version(&self) -> Result<Option<u32>, Problem> {
+        let wrong = |_| Problem::invalid("The parameter `policy_version` is no version.");
+        self.whole("policy_version")?.map(|version| u32::try_from(version).map_err(wrong)).transpose()
+    }
+
     /// How long to wait, in milliseconds.
     ///
     /// # Errors

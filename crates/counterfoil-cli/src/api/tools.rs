@@ -16,7 +16,9 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::problem::Problem;
+use super::query::Query;
 use super::{App, Listed, body, json_of, peer, refuse_query};
+use crate::review::Texts;
 
 /// A declared tool.
 #[derive(Serialize, ToSchema)]
@@ -43,6 +45,9 @@ pub(super) struct ToolBody {
     budget: BudgetBody,
     /// Milliseconds that receipts are kept.
     retention_ms: u64,
+    /// What a person sees who has to decide.
+    #[serde(skip_serializing_if = "Texts::is_empty")]
+    review: Texts,
     /// Why sends stand still; empty where they do not.
     paused: Vec<PauseBody>,
 }
@@ -136,6 +141,7 @@ impl ToolBody {
                 max_delay_ms: millis(tool.budget.max_delay),
             },
             retention_ms: millis(tool.retention),
+            review: Texts::of(&tool.review),
             paused: pauses
                 .iter()
                 .filter(|pause| pause.tool.as_ref().is_none_or(|name| *name == tool.name))
@@ -226,13 +232,22 @@ pub(super) async fn list(State(app): State<App>, request: Request) -> Result<Res
     Ok(json_of(&Listed::<ToolBody> { items, next_cursor: None }))
 }
 
-/// `GET /v1/tools/{name}`.
+/// `GET /v1/tools/{name}`: as it is declared now, or as it was in the version that an operation names.
 pub(super) async fn show(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     let session = app.authority().authenticate(&parts, peer(&parts)).await?;
     let name = tool_name(&parts)?;
-    refuse_query(&parts)?;
-    let (version, tool) = declared(&app, &session.caller, &name)?;
+    let asked = Query::parse(parts.uri.query(), &["policy_version"])?.policy_version()?;
+    let (version, tool) = match asked {
+        None => declared(&app, &session.caller, &name)?,
+        Some(version) => {
+            session.caller.may_use(&name)?;
+            let stored = app.ledger().store().declaration(&name, version).await?;
+            let tool = stored.ok_or(Refusal::UnknownTool)?;
+            visible(&session.caller, &tool)?;
+            (version, tool)
+        }
+    };
     answer(&app, version, &tool).await
 }
 

@@ -103,22 +103,80 @@ impl<'w> Output<'w> {
 /// and characters without width become visible code points.
 #[must_use]
 pub fn visible(text: &str) -> String {
-    let hidden = |character: char| {
-        character.is_control()
-            || matches!(character,
-                '\u{061c}' | '\u{00ad}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-                | '\u{e0000}'..='\u{e0fff}')
-    };
     let mut shown = String::with_capacity(text.len());
+    let mut marks = 0_usize;
     for character in text.chars() {
-        if hidden(character) {
+        marks = if combining(character) { marks + 1 } else { 0 };
+        if hidden(character) || marks > MARKS {
             shown.extend(character.escape_unicode());
         } else {
             shown.push(character);
         }
     }
     shown
+}
+
+/// Marks on one letter that are drawn; the further ones of a pile that would reach into other lines are spelled out.
+const MARKS: usize = 2;
+
+fn combining(character: char) -> bool {
+    matches!(character,
+        '\u{0300}'..='\u{036f}' | '\u{0483}'..='\u{0489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
+        | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
+}
+
+/// What takes no place, takes a place without showing anything, or changes how its neighbours are drawn.
+fn hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{00ad}' | '\u{034f}' | '\u{061c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Text from outside, made [`visible`], of which at most `most` characters are shown; how long it is in all is said.
+#[must_use]
+pub fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => visible(text),
+        Some((end, _)) => {
+            let all = text.chars().count();
+            format!("{}… ({all} characters)", visible(&text[..end]))
+        }
+    }
+}
+
+/// The most characters that a warning names.
+const NAMED: usize = 8;
+
+/// Letters and digits that look like plain ones and are not: those of other scripts in a word with Latin letters, wide
+/// and mathematical ones, digits of other scripts.
+#[must_use]
+pub fn look_alikes(text: &str) -> Option<String> {
+    let mut found: Vec<char> = Vec::new();
+    for word in text.split(|character: char| !character.is_alphanumeric()) {
+        let latin = word.chars().any(|character| character.is_ascii_alphabetic());
+        found.extend(word.chars().filter(|character| {
+            let foreign = matches!(character,
+                '\u{0370}'..='\u{052f}' | '\u{0530}'..='\u{058f}' | '\u{10a0}'..='\u{10ff}'
+                | '\u{13a0}'..='\u{13ff}' | '\u{1f00}'..='\u{1fff}' | '\u{2c80}'..='\u{2cff}'
+                | '\u{ab70}'..='\u{abbf}');
+            let dressed = matches!(character,
+                '\u{2070}'..='\u{209f}' | '\u{2100}'..='\u{214f}' | '\u{2460}'..='\u{24ff}'
+                | '\u{ff00}'..='\u{ff9f}' | '\u{1d400}'..='\u{1d7ff}' | '\u{1f100}'..='\u{1f1ff}');
+            let digit = character.is_numeric() && !character.is_ascii();
+            (latin && foreign) || dressed || digit
+        }));
+    }
+    found.sort_unstable();
+    found.dedup();
+    let named: Vec<String> = found
+        .iter()
+        .take(NAMED)
+        .map(|character| format!("{character} (U+{:04X})", u32::from(*character)))
+        .collect();
+    (!named.is_empty()).then(|| format!("look-alike characters: {}", named.join(", ")))
 }
 
 /// A text as one word of a POSIX shell, whatever it holds.
@@ -140,6 +198,30 @@ mod tests {
         assert_eq!(visible("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\u{a}");
         assert_eq!(visible("x\u{202e}y\u{200b}"), "x\\u{202e}y\\u{200b}");
         assert_eq!(visible("K\u{fc}che 7"), "K\u{fc}che 7");
+    }
+
+    #[test]
+    fn what_shows_nothing_is_spelled_out_and_piles_of_marks_are_cut() {
+        for hidden in ['\u{3164}', '\u{2800}', '\u{180b}', '\u{034f}', '\u{e0041}', '\u{7f}', '\u{9b}'] {
+            assert_eq!(visible(&hidden.to_string()), hidden.escape_unicode().to_string());
+        }
+        assert_eq!(visible("e\u{301}\u{327}"), "e\u{301}\u{327}");
+        assert_eq!(visible("e\u{301}\u{301}\u{301}x\u{301}"), "e\u{301}\u{301}\\u{301}x\u{301}");
+        assert_eq!(shortened("abcdef", 3), "abc… (6 characters)");
+        assert_eq!(shortened("abc", 3), "abc");
+    }
+
+    #[test]
+    fn look_alikes_are_named() {
+        assert_eq!(look_alikes("p\u{430}ypal").unwrap(), "look-alike characters: \u{430} (U+0430)");
+        for odd in ["\u{ff11}00", "\u{661}0", "\u{1d5d4}cme", "\u{3b1}lpha", "x\u{b2}"] {
+            assert!(look_alikes(odd).is_some(), "{odd}");
+        }
+        for fine in
+            ["paypal", "K\u{fc}che 7", "\u{41c}\u{43e}\u{441}\u{43a}\u{432}\u{430}", "\u{4e2d}", "\u{41c} 7"]
+        {
+            assert_eq!(look_alikes(fine), None, "{fine}");
+        }
     }
 
     #[test]

@@ -106,7 +106,7 @@ section! {
         /// The destination's own notices.
         evidence: Option<Later>,
         /// What the person sees who decides.
-        review: Option<Later>,
+        review: Option<At<ReviewSection>>,
         /// A profile of the built-in catalogue.
         profile: Option<Later>,
     }
@@ -257,6 +257,43 @@ section! {
 }
 
 section! {
+    /// What the person sees who decides. `{/pointer}` stands for a scalar argument, `{reference}` for the key or reference
+    /// as it was sent.
+    ReviewSection {
+        /// A headline.
+        title: Option<At<String>>,
+        /// The question to answer.
+        question: Option<At<String>>,
+        /// The arguments that matter, in order; they come first and are never shortened.
+        fields: Option<At<Vec<At<ReviewFieldSection>>>>,
+        /// Where to look.
+        check: Option<At<String>>,
+        /// A link to there, with placeholders in path segments and query values.
+        check_url: Option<At<String>>,
+        /// How bad it is to leave it: `low`, `normal` (the default), `high` or `critical`. The worst comes first.
+        severity: Option<At<Urgency>>,
+        /// Whom to ask.
+        ask: Option<At<String>>,
+    }
+}
+
+section! {
+    /// A labelled argument.
+    ReviewFieldSection {
+        /// JSON pointer to the argument.
+        at: At<String>,
+        /// What it is called.
+        label: At<String>,
+        /// What is shown beside the stored value: `text` (nothing, the default), `money` or `date`.
+        r#as: Option<At<FieldKind>>,
+        /// With `money`: JSON pointer to the currency, or its code.
+        currency: Option<At<String>>,
+        /// With `money`: whether the amount is in the currency's minor unit. Default false.
+        minor: Option<At<bool>>,
+    }
+}
+
+section! {
     /// A token bucket; all tools that name it share it.
     DestinationSection {
         /// Sends per second.
@@ -312,6 +349,45 @@ impl Kind {
             Self::UniqueReference => "unique_reference",
             Self::Lookup => "lookup",
             Self::None => "none",
+        }
+    }
+}
+
+/// The value of `as`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FieldKind {
+    /// Nothing beside it.
+    Text,
+    /// An amount.
+    Money,
+    /// An instant or a day.
+    Date,
+}
+
+/// The value of `severity`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Urgency {
+    /// It can wait.
+    Low,
+    /// As usual.
+    Normal,
+    /// Before the others.
+    High,
+    /// Now.
+    Critical,
+}
+
+impl Urgency {
+    /// The word of the file.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Normal => "normal",
+            Self::High => "high",
+            Self::Critical => "critical",
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod limits;
 mod read;
 pub mod recovery;
 pub mod report;
+mod review;
 pub mod schema;
 mod server;
 mod shape;

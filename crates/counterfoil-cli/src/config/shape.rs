@@ -192,6 +192,8 @@ words! {
     Meaning: "succeeded" "rejected" "not_processed" "throttled" "pending" "duplicate_of_ours" "unknown";
     KeyFormat: "hex32" "uuid" "base64url22" "quoted" "raw";
     StoredErrors: "all" "success_only" "reruns";
+    super::file::FieldKind: "text" "money" "date";
+    super::file::Urgency: "low" "normal" "high" "critical";
     super::file::Kind: "transaction" "idempotency_key" "unique_reference" "lookup" "none";
 }
 
@@ -218,8 +220,9 @@ macro_rules! section {
                     $(if !<$type as Shape>::HIDDEN {
                         let shape = <$type as Shape>::shape(definitions);
                         let about = concat!($($about),+).trim();
-                        properties.insert(stringify!($field).to_owned(), $crate::config::shape::described(shape, about));
-                        if <$type as Shape>::REQUIRED { required.push(stringify!($field)); }
+                        let key = $crate::config::shape::key(stringify!($field));
+                        properties.insert(key.to_owned(), $crate::config::shape::described(shape, about));
+                        if <$type as Shape>::REQUIRED { required.push(key); }
                     })*
                     let about = concat!($($doc),+).trim();
                     let schema = serde_json::json!({
@@ -233,13 +236,18 @@ macro_rules! section {
 
             fn not_built(&self) -> Vec<NotBuilt> {
                 let mut places = Vec::new();
-                $(places.extend($crate::config::shape::below(stringify!($field), self.$field.not_built()));)*
+                $(places.extend($crate::config::shape::below($crate::config::shape::key(stringify!($field)), self.$field.not_built()));)*
                 places
             }
         }
     };
 }
 pub(super) use section;
+
+/// A key as the file spells it: a word that Rust keeps for itself is written `r#word` here.
+pub(super) fn key(field: &'static str) -> &'static str {
+    field.strip_prefix("r#").unwrap_or(field)
+}
 
 /// A schema with the words that an editor shows beside it.
 pub(super) fn described(mut schema: Value, about: &str) -> Value {
@@ -267,6 +275,8 @@ mod tests {
         agree::<Meaning>();
         agree::<KeyFormat>();
         agree::<StoredErrors>();
+        agree::<super::super::file::FieldKind>();
+        agree::<super::super::file::Urgency>();
         agree::<super::super::file::Kind>();
     }
 }

@@ -380,11 +380,9 @@ fn bad_files_are_refused_at_their_line_with_a_hint() {
 
 #[test]
 fn what_this_version_does_not_build_is_refused() {
-    let review = "[tools.t.review]\ntitle = \"x\"\n";
     let evidence = "[tools.t.evidence]\nscheme = \"standard\"\n";
     let look = "kind = \"lookup\"\nreference = \"body:/ref\"\n";
     let table: Vec<(String, usize, &str)> = vec![
-        (order("", KEYED, "") + review, 11, "tools.t.review"),
         (order("", KEYED, "") + evidence, 11, "tools.t.evidence"),
         (order("", KEYED, "") + "[tools.t.worker]\n", 11, "tools.t.worker"),
         (order("", KEYED, "") + "[[notify]]\nkind = \"slack\"\n", 11, "notify"),
@@ -413,6 +411,55 @@ fn what_this_version_does_not_build_is_refused() {
         assert!(report.findings.iter().all(|finding| finding.message == "not in this version"), "{report}");
         assert_eq!(report.findings[0].line(), Some(10));
     }
+}
+
+#[test]
+fn what_a_person_is_told_is_checked_when_the_file_is_read() {
+    use counterfoil::policy::{Currency, Money, ShownAs};
+    let with =
+        |lines: &str| order("", KEYED, "sensitive = [\"/delivery\"]") + "[tools.t.review]\n" + lines + "\n";
+    let config = read(&with(
+        "title = \"Order at {/supplier/name}\"\nquestion = \"Did they receive it?\"\nseverity = \"high\"\nask = \"finance\"\n\
+         check = \"Portal, search for {reference}\"\ncheck_url = \"https://portal.example/o/{/supplier/id}?q={reference}\"\n\
+         fields = [{ at = \"/total\", label = \"Total\", as = \"money\", currency = \"/currency\", minor = true }, { at = \"/delivery\", label = \"To\" }]",
+    ))
+    .unwrap();
+    let review = &tool(&config, "t").tool.review;
+    let currency = Currency::At(counterfoil::Pointer::parse("/currency").unwrap());
+    assert_eq!(review.fields[0].shown, ShownAs::Money(Money { currency, minor: true }));
+    assert_eq!((review.fields[1].shown.clone(), review.severity.as_deref()), (ShownAs::Text, Some("high")));
+    let field = |more: &str| format!("fields = [{{ at = \"/total\", label = \"Total\"{more} }}]");
+    let many = vec!["{ at = \"/a\", label = \"A\" }"; 21].join(", ");
+    for (lines, message) in [
+        ("title = \" \"".to_owned(), "1 to 500 bytes"),
+        (format!("title = \"{}\"", "x".repeat(501)), "1 to 500 bytes"),
+        ("title = \"Order {supplier}\"".to_owned(), "neither a pointer nor"),
+        ("title = \"Order {/a~2}\"".to_owned(), "bad placeholder"),
+        ("question = \"Did it {\"".to_owned(), "do not pair up"),
+        ("ask = \"fin\u{202e}ance\"".to_owned(), "cannot be seen"),
+        ("title = \"To {/delivery/phone}\"".to_owned(), "/delivery/phone is sensitive"),
+        ("severity = \"terrible\"".to_owned(), "unknown word"),
+        ("check_url = \"ftp://a.example/{reference}\"".to_owned(), "the scheme must be"),
+        ("check_url = \"https://{/host}/\"".to_owned(), "the host is fixed"),
+        ("check_url = \"https://a.example/{key}\"".to_owned(), "neither a pointer nor"),
+        ("check_url = \"https://a.example/{account}\"".to_owned(), "neither a pointer nor"),
+        ("check_url = \"https://a.example/?q={/delivery}\"".to_owned(), "sensitive"),
+        (format!("fields = [{many}]"), "more than 20 fields"),
+        ("fields = [{ at = \"total\", label = \"Total\" }]".to_owned(), "bad pointer"),
+        ("fields = [{ at = \"/total\" }]".to_owned(), "`label` is missing"),
+        (field(", as = \"money\""), "money needs a currency"),
+        (field(", as = \"money\", currency = \"euro\""), "neither a pointer nor a currency code"),
+        (field(", currency = \"EUR\""), "belong to money"),
+        (field(", as = \"date\", minor = true"), "belong to money"),
+        (field(", format = \"x\""), "unknown key `format`"),
+    ] {
+        let (line, told, hint) = refused(&with(&lines));
+        assert!(told.contains(message), "{lines}: {told}");
+        assert!(line == 12 && !hint.is_empty(), "{lines}: {line}");
+    }
+    let nothing_sent =
+        order("", "kind = \"none\"", "") + "[tools.t.review]\ncheck = \"Search for {reference}\"\n";
+    assert!(refused(&nothing_sent).1.contains("needs a declared `key` or `reference`"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use counterfoil::http::check_declaration;
 use counterfoil::policy::{
     ApprovalRule, BodyMatch, Budget, Carrier, Comparison, Condition, DEFAULT_APPROVAL_EXPIRES,
-    DEFAULT_RETENTION, Expected, HttpDeclaration, Meaning, OutcomeRule, Review, Tool,
+    DEFAULT_RETENTION, Expected, HttpDeclaration, Meaning, OutcomeRule, Tool,
 };
 use counterfoil::recovery::Recovery;
 use counterfoil::{Account, KeyFormat, Pointer, ToolName};
@@ -20,6 +20,7 @@ use super::http::{self, Request};
 use super::read::{length, member, members, pointer, positive};
 use super::recovery::{self, Assumption};
 use super::report::Checks;
+use super::review;
 use super::shape::At;
 use super::template::Secret;
 
@@ -83,6 +84,11 @@ pub(super) fn read(
     let accounts = read_accounts(section, &sub("accounts"), checks);
     let budget = read_budget(section.budget.as_ref(), &sub("budget"), checks);
     let outcomes = read_outcomes(section, &sub("outcomes"), checks);
+    let sensitive = members(section.sensitive.as_ref(), &sub("sensitive"), checks);
+    let sent = recovery.as_ref().is_some_and(|read| read.recovery.place().is_some());
+    let review = section.review.as_ref().map(|section| section.get());
+    let review = review.map(|section| review::read(section, sent, &sensitive, &sub("review"), checks));
+    let review = review.unwrap_or_default();
     let tool = recovery.as_ref().zip(tool_name).map(|(read, name)| Tool {
         name,
         description: section.description.clone().unwrap_or_default(),
@@ -96,11 +102,11 @@ pub(super) fn read(
         ),
         retention: length(section.retention.as_ref(), DEFAULT_RETENTION),
         lease: around.lease,
-        sensitive: members(section.sensitive.as_ref(), &sub("sensitive"), checks),
+        sensitive,
         volatile: members(section.volatile.as_ref(), &sub("volatile"), checks),
         guard_on: read_guard_on(section, &sub("guard_on"), checks),
         approval_when,
-        review: Review::default(),
+        review,
         evidence: None,
         carrier: request
             .as_ref()

@@ -1,4 +1,4 @@
-//! What a person says, over HTTP.
+//! What a person says, over HTTP, and what they are told.
 
 use serde_json::{Value, json};
 use sim::supplier::Fault;
@@ -59,4 +59,25 @@ async fn verdicts_are_told_apart_and_the_first_one_wins() {
     assert_eq!(reply.status, 200);
     assert!(reply.value()["receipt_expires_at"].is_string());
     assert_eq!(house.supplier.request_count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_declaration_is_shown_by_its_version() {
+    let house = House::build().await;
+    let agent = house.token("kitchen", "planner", &["agent"]).await;
+    let now = house.get(&agent, "/v1/tools/mail.send").await.value();
+    let first = house.get(&agent, "/v1/tools/mail.send?policy_version=1").await;
+    assert_eq!((first.status, first.value()), (200, now));
+    for (query, status, slug) in [
+        ("policy_version=2", 404, "unknown-tool"),
+        ("policy_version=0", 404, "unknown-tool"),
+        ("policy_version=x", 400, "invalid-request"),
+        ("policy_version=4294967296", 400, "invalid-request"),
+        ("version=1", 400, "invalid-request"),
+    ] {
+        let reply = house.get(&agent, &format!("/v1/tools/mail.send?{query}")).await;
+        assert_eq!(refused(&reply), (status, slug.to_owned()), "{query}");
+    }
+    let reply = house.get(&agent, "/v1/tools/no.such?policy_version=1").await;
+    assert_eq!(refused(&reply), (404, "unknown-tool".to_owned()));
 }

@@ -249,6 +249,15 @@ impl SqliteStore {
         self.look(move |connection| list::operations(connection, account.as_ref(), &filter)).await
     }
 
+    /// The declaration of `tool` that is stored as `version`, in force or not.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn declaration(&self, tool: &ToolName, version: u32) -> Result<Option<Arc<Tool>>, StoreError> {
+        let (tool, shared) = (tool.clone(), self.inner.shared.clone());
+        self.fetch(move |connection| shared.policies.get(connection, &tool, version)).await
+    }
+
     /// The evidence of an operation after a position, oldest first; at most 200 rows.
     ///
     /// # Errors
