@@ -75,6 +75,8 @@ pub enum Need {
     Read,
     /// Any role that may see how operations stand.
     States,
+    /// Any role that may look at an operation: a worker only at what it holds.
+    Look,
     /// Any role that may read evidence.
     Evidence,
     /// `operator`.
@@ -96,6 +98,10 @@ impl Caller {
             Need::Reconcile => (roles.agent || roles.approver, "agent or approver"),
             Need::Read => (roles.reads(), "agent, approver or auditor"),
             Need::States => (roles.reads() || roles.operator, "agent, approver, auditor or operator"),
+            Need::Look => (
+                roles.reads() || roles.operator || roles.worker,
+                "agent, approver, auditor, operator or worker",
+            ),
             Need::Evidence => (roles.approver || roles.auditor, "approver or auditor"),
             Need::Operator => (roles.operator, "operator"),
             Need::Worker => (roles.worker, "worker"),

@@ -466,6 +466,9 @@ fn step_due_at(operation: &Operation, facts: &Tool) -> Option<Timestamp> {
         State::InProgress(claim) => Some(claim.lease_expires_at),
         State::Succeeded(_) | State::Rejected(_) => None,
         State::Unknown(_) if operation.unsettled() == 0 => Some(operation.updated_at),
+        State::Unknown(open) if facts.worker().is_some() => {
+            crate::queue::unknown_due_at(operation, open, facts)
+        }
         State::Unknown(open) => match (&open.closed, open.hold) {
             (Some(_), _) => None,
             // Look-ups may go on while a person is asked.
@@ -488,7 +491,8 @@ fn step_due_at(operation: &Operation, facts: &Tool) -> Option<Timestamp> {
                 true => Spent::by(&operation.attempts, Duration::ZERO).ends_at(&facts.budget),
             };
             let undecided = asks && operation.approval.is_none();
-            let run = (operation.wish && !undecided && waiting.hold.is_none())
+            // What a worker carries out waits in a queue of its own.
+            let run = (operation.wish && !undecided && waiting.hold.is_none() && facts.worker().is_none())
                 .then(|| waiting.not_before.unwrap_or(operation.updated_at));
             [expiry, lapse, run].into_iter().flatten().min()
         }

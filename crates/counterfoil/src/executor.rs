@@ -21,17 +21,25 @@ use crate::operation::{Marker, Operation};
 use crate::policy::{Carrier, Tool};
 use crate::snapshot::View;
 use crate::state::State;
-use crate::store::{Due, Pause};
+use crate::store::{Due, DueOf, Pause};
 use crate::time::Timestamp;
 use crate::verbs::{Begun, Prepare, PrepareReply, Renew, Report, Start, StartReply, Tick};
 
+mod claims;
 mod look_ups;
 
+pub use claims::{CLAIMS_AT_ONCE, ClaimAsked};
 pub use look_ups::LookUpBegun;
 use look_ups::{Investigation, Seen};
 
 /// How many operations are carried on at once by this process, beside those that callers started.
 const CARRIED_AT_ONCE: usize = 64;
+
+/// How many operations of others are looked after at once: what their workers leave behind, and what is paused.
+const LOOKED_AFTER_AT_ONCE: usize = 16;
+
+/// How many due operations are read at once.
+const PAGE: u32 = 256;
 
 /// How often the ledger is asked for what is due, and pauses are read: well under the quarter of a second within which
 /// a pause takes effect.
@@ -267,7 +275,7 @@ impl Executor {
             scope: made.scope.clone(),
             bucket: made.bucket.clone(),
             lease: None,
-            claim_id: None,
+            claim: None,
         }
     }
 
@@ -312,12 +320,11 @@ impl Executor {
     /// Carries on what is due: standing wishes, repeats, leases that ran out. Ends when [`Executor::drain`] is called
     /// or the ledger fails for good.
     pub async fn carry_on(&self) {
-        let mut left_alone: HashMap<(Account, OperationId), Duration> = HashMap::new();
-        let places = Arc::new(Semaphore::new(CARRIED_AT_ONCE));
+        let mut round = Round::default();
         while !self.inner.stopping.is_cancelled() {
             let now = self.inner.ledger.clock().monotonic();
-            left_alone.retain(|_, until| *until > now);
-            if let Err(StoreError::Poisoned(_)) = self.look_around(&mut left_alone, &places).await {
+            round.left_alone.retain(|_, until| *until > now);
+            if let Err(StoreError::Poisoned(_)) = self.look_around(&mut round).await {
                 self.inner.failed.store(true, Ordering::SeqCst);
                 return;
             }
@@ -328,30 +335,55 @@ impl Executor {
         }
     }
 
-    async fn look_around(
-        &self,
-        left_alone: &mut HashMap<(Account, OperationId), Duration>,
-        places: &Arc<Semaphore>,
-    ) -> Result<(), StoreError> {
+    /// One look at what is due: what this executor carries out, and apart from it what only time moves. Neither stands
+    /// in the way of the other, however much of it there is.
+    async fn look_around(&self, round: &mut Round) -> Result<(), StoreError> {
         let ledger = &self.inner.ledger;
         let pauses = Arc::new(ledger.store().pauses().await?);
         self.inner.pauses.send_replace(pauses.clone());
         let everything = pauses.iter().any(|pause| pause.tool.is_none());
-        let skipped: Vec<ToolName> = pauses
+        let others: Vec<ToolName> = pauses
             .iter()
             .filter(|pause| pause.scope.is_none())
             .filter_map(|pause| pause.tool.clone())
+            .chain(
+                ledger
+                    .declared()
+                    .all()
+                    .into_iter()
+                    .filter(|(_, tool)| tool.worker().is_some())
+                    .map(|(_, tool)| tool.name.clone()),
+            )
             .collect();
-        let limit = u32::try_from(CARRIED_AT_ONCE * 4).unwrap_or(256);
-        let due = ledger.store().due(ledger.clock().now(), limit, &skipped).await?;
-        let again = ledger.clock().monotonic() + LEFT_ALONE;
-        for Due { account, id, tool: _, at: _ } in due {
+        let now = ledger.clock().now();
+        let due = ledger.store().due(now, PAGE, DueOf::Except(others.clone())).await?;
+        self.see_to(due, everything, round, false);
+        if others.is_empty() {
+            return Ok(());
+        }
+        let of = DueOf::Only { tools: others, after: round.after.take() };
+        let due = ledger.store().due(now, PAGE, of).await?;
+        let full = due.len() == PAGE as usize;
+        let came_to = due.last().cloned();
+        // From the beginning again after the last page.
+        round.after = self.see_to(due, everything, round, true).or(came_to.filter(|_| full));
+        Ok(())
+    }
+
+    /// Carries these on, as far as there are places: the last one that had a place, where some had none.
+    fn see_to(&self, due: Vec<Due>, everything: bool, round: &mut Round, of_others: bool) -> Option<Due> {
+        let mut last = None;
+        let again = self.inner.ledger.clock().monotonic() + LEFT_ALONE;
+        let places = if of_others { &round.others } else { &round.places };
+        for due in due {
+            let (account, id) = (due.account.clone(), due.id.clone());
             let key = (account.clone(), id.clone());
-            if left_alone.contains_key(&key) {
+            if round.left_alone.contains_key(&key) {
                 continue;
             }
-            let Ok(place) = places.clone().try_acquire_owned() else { return Ok(()) };
-            left_alone.insert(key, again);
+            let Ok(place) = places.clone().try_acquire_owned() else { return last };
+            last = Some(due);
+            round.left_alone.insert(key, again);
             let executor = self.clone();
             self.inner.attempts.spawn(async move {
                 let carried = match everything {
@@ -364,7 +396,7 @@ impl Executor {
                 drop(place);
             });
         }
-        Ok(())
+        None
     }
 
     /// Carries one operation on and no other, for a process that was started for its sake. Ends when
@@ -468,6 +500,26 @@ impl Executor {
         self.inner.stopping.cancel();
         self.inner.attempts.close();
         tokio::time::timeout(patience, self.inner.attempts.wait()).await.is_ok()
+    }
+}
+
+/// What the rounds of [`Executor::carry_on`] keep between them.
+struct Round {
+    left_alone: HashMap<(Account, OperationId), Duration>,
+    places: Arc<Semaphore>,
+    others: Arc<Semaphore>,
+    /// How far the last round came with what others carry out.
+    after: Option<Due>,
+}
+
+impl Default for Round {
+    fn default() -> Self {
+        Self {
+            left_alone: HashMap::new(),
+            places: Arc::new(Semaphore::new(CARRIED_AT_ONCE)),
+            others: Arc::new(Semaphore::new(LOOKED_AFTER_AT_ONCE)),
+            after: None,
+        }
     }
 }
 

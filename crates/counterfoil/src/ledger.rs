@@ -227,14 +227,22 @@ impl Ledger {
     /// [`Refusal::UnknownOperation`], [`Refusal::ReceiptExpired`], [`Refusal::ToolForbidden`],
     /// [`Refusal::RoleForbidden`].
     pub async fn find(&self, caller: &Caller, id: &OperationId) -> Result<View, Error> {
-        caller.needs(Need::States)?;
+        caller.needs(Need::Look)?;
         self.look(caller, id).await
     }
 
     async fn look(&self, caller: &Caller, id: &OperationId) -> Result<View, Error> {
         let snapshot = self.inner.store.snapshot(&caller.account, id, self.declared()).await?;
-        snapshot.operation_for(caller)?;
-        Ok(View { states_only: !caller.roles.reads(), ..snapshot.view()? })
+        let operation = snapshot.operation_for(caller)?;
+        let holds = || {
+            let claim = operation.claim_in_force(snapshot.now);
+            caller.roles.worker && claim.is_some_and(|(_, claim)| claim.is_held_by(&caller.principal))
+        };
+        let reads = caller.roles.reads() || holds();
+        if !reads {
+            caller.needs(Need::States)?;
+        }
+        Ok(View { states_only: !reads, ..snapshot.view()? })
     }
 
     /// Waits, at most for `wait`, until the operation is final or only somebody else can move it on, then gives it as

@@ -85,12 +85,14 @@ mod message;
 pub mod operation;
 pub mod pointer;
 pub mod policy;
+pub mod queue;
 pub mod random;
 pub mod reconcile;
 pub mod recovery;
 pub mod secret_shapes;
 pub mod snapshot;
 pub mod state;
+pub mod stated;
 pub mod store;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -155,6 +155,9 @@ pub struct LookUp {
     pub answer: LookUpAnswer,
     /// Whether the answer settled the attempts.
     pub counts: bool,
+    /// The claim that it was made under.
+    #[serde(default)]
+    pub fence: FencingToken,
 }
 
 /// What a look-up found.
@@ -265,6 +268,30 @@ pub struct Claim {
     /// How long the holder asked for: each heartbeat extends it by this much. `None` means the lease of the tool.
     #[serde(default)]
     pub lease_ms: Option<u64>,
+    /// Who holds it, where an application's own worker does.
+    #[serde(default)]
+    pub held_by: Option<Principal>,
+    /// When a look-up under it counts as begun; `None` where the report says so, or where it was granted to send.
+    #[serde(default)]
+    pub look_up: Option<LookUpStart>,
+}
+
+impl Claim {
+    /// Whether `principal` holds it. One without a holder is nobody's in particular.
+    #[must_use]
+    pub fn is_held_by(&self, principal: &Principal) -> bool {
+        self.held_by.as_ref().is_none_or(|holder| holder == principal)
+    }
+}
+
+/// The beginning of a look-up that an application's own worker makes: the grant of its claim, since nobody knows when
+/// the worker asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LookUpStart {
+    /// Store time of the grant.
+    pub at: Timestamp,
+    /// The monotonic time, in milliseconds, that the granting node had seen pass since the last attempt.
+    pub waited_ms: u64,
 }
 
 /// What proves success.

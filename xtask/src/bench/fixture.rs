@@ -118,7 +118,7 @@ impl Orders {
             scope: None,
             bucket: None,
             lease: None,
-            claim_id: None,
+            claim: None,
         };
         Ok(Prepare {
             caller: self.caller.clone(),

@@ -50,6 +50,8 @@ async fn an_operation_reads_back_as_it_was_written(open: &Open) {
             lease_expires_at: now,
             claim_id: None,
             lease_ms: None,
+            held_by: None,
+            look_up: None,
         });
     };
     assert_eq!(open.store.commit(Update::new(&account, "op-1", declared, edit)).await.unwrap(), 2);

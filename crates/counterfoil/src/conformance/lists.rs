@@ -10,7 +10,7 @@ use crate::id::{Account, OperationId, Task, ToolName};
 use crate::operation::Operation;
 use crate::recovery::HoldReason;
 use crate::state::{Open as Unsettled, State};
-use crate::store::Filter;
+use crate::store::{Due, DueOf, Filter};
 
 pub(super) async fn exercise(bench: &Bench<'_>) {
     let open = bench.open("lists.db").await;
@@ -112,16 +112,31 @@ async fn evidence_is_paged(open: &Open) {
 }
 
 async fn what_is_due_comes_in_order(open: &Open) {
-    let due = open.store.due(open.store.now(), 100, &[]).await.unwrap();
+    let due = open.store.due(open.store.now(), 100, DueOf::Except(Vec::new())).await.unwrap();
     // Unknown and not held; wishes were only given to those that became unknown, and one operation of the other account.
     assert_eq!(due.len(), 5 + 1, "{due:?}");
     assert!(due.is_sorted_by_key(|due| due.at));
     assert_eq!(open.store.next_due().await.unwrap(), Some(due[0].at));
-    let skip = [ToolName::parse("t.one").unwrap()];
-    let others = open.store.due(open.store.now(), 100, &skip).await.unwrap();
+    let skip = vec![ToolName::parse("t.one").unwrap()];
+    let others = open.store.due(open.store.now(), 100, DueOf::Except(skip.clone())).await.unwrap();
     assert!(others.iter().all(|due| due.tool.as_str() == "t.two") && others.len() < due.len());
+    // One at a time, each exactly once.
+    let (mut paged, mut after) = (Vec::new(), None);
+    loop {
+        let of = DueOf::Only { tools: skip.clone(), after };
+        let page = open.store.due(open.store.now(), 1, of).await.unwrap();
+        after = page.last().cloned();
+        if page.is_empty() {
+            break;
+        }
+        paged.extend(page);
+    }
+    assert!(paged.iter().all(|due| due.tool.as_str() == "t.one"), "{paged:?}");
+    let ids = |of: &[Due]| of.iter().map(|due| due.id.to_string()).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(paged.len() + others.len(), due.len());
+    assert_eq!(ids(&[paged, others].concat()), ids(&due));
     let early = due[0].at.minus(Duration::from_millis(1));
-    assert!(open.store.due(early, 100, &[]).await.unwrap().is_empty());
+    assert!(open.store.due(early, 100, DueOf::Except(Vec::new())).await.unwrap().is_empty());
 }
 
 async fn the_census_counts(open: &Open) {

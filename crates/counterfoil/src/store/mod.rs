@@ -91,6 +91,32 @@ pub struct Due {
     pub at: Timestamp,
 }
 
+/// Of which tools what is due is asked for. Nobody's work may stand in the way of another's, so whoever carries work on
+/// asks for what it can carry out, and for the rest apart.
+#[derive(Clone, Debug)]
+pub enum DueOf {
+    /// Every tool but these.
+    Except(Vec<ToolName>),
+    /// These tools, after a place: a page at a time, so that none is passed over for the sake of those before it.
+    Only {
+        /// The tools.
+        tools: Vec<ToolName>,
+        /// The last one that was seen.
+        after: Option<Due>,
+    },
+}
+
+/// Which operations of a tool a worker is offered.
+#[derive(Clone, Debug)]
+pub struct WorkAsked {
+    /// After this one.
+    pub after: Option<Due>,
+    /// Only those whose outcome is unknown: sends of the tool are paused.
+    pub unknown: bool,
+    /// How many at the most.
+    pub limit: u32,
+}
+
 /// A change of an operation that this or another process committed. It is a hint: whoever misses one (the channel is
 /// bounded) reads again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

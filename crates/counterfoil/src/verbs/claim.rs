@@ -1,27 +1,30 @@
-//! An application's own worker: it claims an operation, which is itself the start, keeps the claim with heartbeats, and
-//! reports how its attempt ended.
+//! An application's own worker takes an operation: to send, which is itself the start and records the attempt in the same
+//! commit, or to find out what became of what was sent, which grants no right to send.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::draft::Draft;
-use super::report::{Report, ReportReply, renewed};
-use super::start::{Begun, Offer, begin, spend};
+use super::look_up::{HELD_FOR_SCOPE, investigate, look_up_due};
+use super::pass::settle_on;
+use super::start::{Begun, ByWorker, Offer, begin, spend};
 use crate::caller::{Caller, Need};
-use crate::decide::Action;
-use crate::destination::Finding;
+use crate::decide::{Action, Context};
 use crate::error::Refusal;
 use crate::id::{FencingToken, OperationId, WorkerName};
-use crate::operation::{Attempt, Claim, Operation};
-use crate::snapshot::{Changes, Decided, Declarations, Existing, Needs, Snapshot, Verb, View};
+use crate::operation::{Attempt, Claim, LookUpStart, Operation};
+use crate::recovery::LookUpBy;
+use crate::snapshot::{Actor, Changes, Decided, Declarations, Needs, Snapshot, Verb, View};
 use crate::state::State;
+use crate::stated::Stated;
+use crate::time::Timestamp;
 
 /// The shortest lease that a worker may ask for.
 pub const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 /// The longest one.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(60 * 60);
 
-/// Claims one operation of a worker tool in order to send, and records its attempt in the same commit.
+/// Claims one operation of a worker tool: to send where a send is due, to investigate where only a look-up is.
 #[derive(Clone, Debug)]
 pub struct TakeClaim {
     /// Who asks.
@@ -34,10 +37,14 @@ pub struct TakeClaim {
     pub lease: Duration,
     /// Minted per call: a repeat gets the same claim while it lasts.
     pub claim_id: Option<String>,
+    /// What the worker's code says of the tool.
+    pub stated: Stated,
     /// The vendor account that the stored declaration names, as last read.
     pub scope: Option<String>,
     /// The token bucket that it names, as last read.
     pub bucket: Option<String>,
+    /// How many attempts this node has seen, and for how long it has seen the last of them, on its monotonic clock.
+    pub seen: (usize, Duration),
     /// Picks the points of delays.
     pub random: u64,
     /// The declarations in force.
@@ -47,7 +54,7 @@ pub struct TakeClaim {
 /// What became of a claim.
 #[derive(Clone, Debug)]
 pub enum Claimed {
-    /// The attempt is recorded: send it.
+    /// It is in force.
     Granted(Box<Granted>),
     /// Not granted. What the look at the operation led to is kept all the same.
     Refused(Refusal),
@@ -55,17 +62,51 @@ pub enum Claimed {
     Rebuild,
 }
 
+/// What a claim is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The attempt is recorded: send it.
+    Send,
+    /// Find out what became of the attempts. Nothing may be sent.
+    Investigate,
+}
+
+impl Mode {
+    /// The mode as it is shown.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Investigate => "investigate",
+        }
+    }
+}
+
 /// A claim in force.
 #[derive(Clone, Debug)]
 pub struct Granted {
     /// The operation.
     pub view: View,
-    /// The attempt that is recorded.
+    /// What it is good for.
+    pub mode: Mode,
+    /// The attempt that is recorded; the last one for an investigation.
     pub attempt: u32,
     /// The claim.
     pub claim: Claim,
-    /// No first byte after this: the end of the attempt's window, or of the approval where that is earlier.
-    pub send_before: crate::time::Timestamp,
+    /// No first byte after this: the end of the attempt's window, or of the approval where that is earlier. `None` where
+    /// nothing may be sent at all.
+    pub send_before: Option<Timestamp>,
+}
+
+impl Granted {
+    /// The claim to send that `view` shows.
+    ///
+    /// # Errors
+    /// [`Refusal::StaleClaim`] where there is none.
+    pub fn now(view: View) -> Result<Self, Refusal> {
+        let claim = view.operation.state.claim().cloned().ok_or(Refusal::StaleClaim)?;
+        granted(view, Mode::Send, claim)
+    }
 }
 
 impl Verb for TakeClaim {
@@ -92,33 +133,39 @@ impl Verb for TakeClaim {
         let operation = snapshot.operation_for(&self.caller)?;
         let context = snapshot.context(&operation.tool)?;
         let Some(worker) = context.stored.worker() else { return Err(Refusal::NotAWorkerTool) };
+        if let Some((mode, claim)) = operation.claim_in_force(snapshot.now) {
+            if !self.is_mine(claim) {
+                return Err(Refusal::InProgress);
+            }
+            let granted = granted(snapshot.view_of(operation.clone())?, mode, claim.clone())?;
+            return Ok(Decided::reply(Claimed::Granted(Box::new(granted))));
+        }
+        let Some((_, current)) = context.current else { return Err(Refusal::UnknownTool) };
+        let differs = self.stated.differs(current);
+        if !differs.is_empty() {
+            return Err(Refusal::DeclarationMismatch { differs });
+        }
         if worker.scope != self.scope || worker.destination != self.bucket {
             return Ok(Decided::reply(Claimed::Rebuild));
         }
-        if let Some(claim) = operation.state.claim().filter(|claim| snapshot.now < claim.lease_expires_at) {
-            return match self.is_mine(claim) {
-                true => {
-                    let granted = granted(snapshot.view_of(operation.clone())?, claim.clone())?;
-                    Ok(Decided::reply(Claimed::Granted(Box::new(granted))))
-                }
-                false => Err(Refusal::InProgress),
-            };
-        }
-        if operation.investigation.as_ref().is_some_and(|other| snapshot.now < other.lease_expires_at) {
-            return Err(Refusal::InProgress);
-        }
-        self.start(snapshot, operation)
+        self.start(snapshot, operation, &context)
     }
 }
 
 impl TakeClaim {
     fn is_mine(&self, claim: &Claim) -> bool {
-        self.claim_id.is_some() && claim.claim_id == self.claim_id && claim.worker == self.worker
+        let same = self.claim_id.is_some() && claim.claim_id == self.claim_id && claim.worker == self.worker;
+        same && claim.is_held_by(&self.caller.principal)
     }
 
-    /// The claim is itself the start, under every guard of one. It is nobody's standing wish.
-    fn start(&self, snapshot: &Snapshot, operation: &Operation) -> Result<Decided<Claimed>, Refusal> {
-        let context = snapshot.context(&operation.tool)?;
+    /// The claim is itself the start, under every guard of one. It is nobody's standing wish. Where nothing may be sent
+    /// and a look-up is due, it is a claim to investigate.
+    fn start(
+        &self,
+        snapshot: &Snapshot,
+        operation: &Operation,
+        context: &Context<'_>,
+    ) -> Result<Decided<Claimed>, Refusal> {
         let offer = Offer {
             worker: self.worker.clone(),
             policy_version: operation.policy_version,
@@ -126,12 +173,16 @@ impl TakeClaim {
             scope: self.scope.clone(),
             bucket: self.bucket.clone(),
             lease: Some(self.lease),
-            claim_id: self.claim_id.clone(),
+            claim: Some(ByWorker {
+                claim_id: self.claim_id.clone(),
+                held_by: self.caller.principal.clone(),
+                stated: Stated::default(),
+            }),
         };
         let mut draft = Draft::of(operation, snapshot.now);
         let wished = operation.wish;
         draft.operation.wish = true;
-        let begun = begin(&mut draft, snapshot, &context, &offer, self.random)?;
+        let begun = begin(&mut draft, snapshot, context, &offer, self.random)?;
         match &begun {
             // Held back: the guard ended the wish.
             Begun::Blocked(_) => {}
@@ -139,150 +190,113 @@ impl TakeClaim {
                 draft.operation.wish = wished && !draft.operation.state.is_final();
             }
         }
+        let looks = begun == Begun::NotNow && self.look_up(&mut draft, context)?;
         let (operation, mut changes) = draft.into_changes();
         match begun {
             Begun::Started(_) => {
                 changes.bucket = spend(&offer, snapshot, &context.facts());
                 let claim = operation.state.claim().cloned().ok_or(Refusal::StaleClaim)?;
-                let granted = granted(snapshot.view_of(operation)?, claim)?;
+                let granted = granted(snapshot.view_of(operation)?, Mode::Send, claim)?;
+                Ok(Decided { changes, reply: Claimed::Granted(Box::new(granted)) })
+            }
+            Begun::NotNow if looks => {
+                let claim = operation.investigation.clone().ok_or(Refusal::StaleClaim)?;
+                let granted = granted(snapshot.view_of(operation)?, Mode::Investigate, claim)?;
                 Ok(Decided { changes, reply: Claimed::Granted(Box::new(granted)) })
             }
             Begun::Blocked(blockers) => Ok(refused(changes, Refusal::BlockedByOperation { blockers })),
             Begun::Rebuild => Ok(Decided::reply(Claimed::Rebuild)),
             Begun::NotNow => {
-                let label = operation.state.label();
-                let may_start = matches!(operation.state, State::Prepared(_));
-                let next = snapshot.view_of(operation)?.next.action;
-                let refusal = match (next, context.paused) {
-                    (Action::Approve, _) => Refusal::ApprovalRequired,
-                    (_, Some(_)) if may_start => Refusal::Paused,
-                    (_, Some(_) | None) => Refusal::WrongState(label),
-                };
+                let refusal = not_now(&snapshot.view_of(operation)?, context);
                 Ok(refused(changes, refusal))
             }
         }
     }
+
+    /// Takes a claim to investigate where a look-up by a worker is what the operation waits for.
+    fn look_up(&self, draft: &mut Draft, context: &Context<'_>) -> Result<bool, Refusal> {
+        let facts = context.facts();
+        if facts.recovery.lookup() != Some(&LookUpBy::Worker)
+            || !look_up_due(draft, context, &facts, self.random)
+        {
+            return Ok(false);
+        }
+        // The records of another vendor account say nothing.
+        if context.scope_changed() {
+            settle_on(draft, HELD_FOR_SCOPE)?;
+            return Ok(false);
+        }
+        let (attempts, waited) = self.seen;
+        // A node that did not see the last attempt has not waited for it.
+        let waited = if attempts == draft.operation.attempts.len() { waited } else { Duration::ZERO };
+        let claim = Claim {
+            worker: self.worker.clone(),
+            fence: draft.operation.fence.next(),
+            lease_expires_at: context.now.plus(self.lease),
+            claim_id: self.claim_id.clone(),
+            lease_ms: Some(whole_millis(self.lease)),
+            held_by: Some(self.caller.principal.clone()),
+            look_up: Some(LookUpStart { at: context.now, waited_ms: whole_millis(waited) }),
+        };
+        investigate(draft, claim, Actor::Worker(self.worker.as_str().to_owned()))?;
+        Ok(true)
+    }
+}
+
+fn whole_millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn refused(changes: Changes, refusal: Refusal) -> Decided<Claimed> {
     Decided { changes, reply: Claimed::Refused(refusal) }
 }
 
-fn granted(view: View, claim: Claim) -> Result<Granted, Refusal> {
-    let attempt = under(&view.operation, claim.fence)?;
-    let (number, mut send_before) = (attempt.number, attempt.send_before);
-    if let Some(approval) = view.operation.approval.as_ref().filter(|_| view.approval_required) {
-        send_before = send_before.min(approval.expires_at);
+/// Why nothing was granted.
+fn not_now(view: &View, context: &Context<'_>) -> Refusal {
+    let state = &view.operation.state;
+    let only_paused = context.paused.is_some()
+        && match state {
+            State::Prepared(_) => true,
+            State::Unknown(_) => view.next.action == Action::Reconcile,
+            State::InProgress(_) | State::Succeeded(_) | State::Rejected(_) => false,
+        };
+    if view.next.action == Action::Approve {
+        Refusal::ApprovalRequired
+    } else if only_paused {
+        Refusal::Paused
+    } else {
+        Refusal::WrongState(state.label())
     }
-    Ok(Granted { view, attempt: number, claim, send_before })
+}
+
+/// The claim with what its holder needs.
+pub(super) fn granted(view: View, mode: Mode, claim: Claim) -> Result<Granted, Refusal> {
+    let attempt = match mode {
+        Mode::Send => under(&view.operation, claim.fence)?,
+        Mode::Investigate => view.operation.attempts.last().ok_or(Refusal::StaleClaim)?,
+    };
+    let number = attempt.number;
+    let approved = view.operation.approval.as_ref().filter(|_| view.approval_required);
+    let send_before = match mode {
+        Mode::Send => {
+            Some(approved.map_or(attempt.send_before, |given| attempt.send_before.min(given.expires_at)))
+        }
+        Mode::Investigate => None,
+    };
+    Ok(Granted { view, mode, attempt: number, claim, send_before })
 }
 
 /// The attempt that was made under a claim.
-fn under(operation: &Operation, fence: FencingToken) -> Result<&Attempt, Refusal> {
+pub(super) fn under(operation: &Operation, fence: FencingToken) -> Result<&Attempt, Refusal> {
     operation.attempts.iter().find(|attempt| attempt.fence == fence).ok_or(Refusal::StaleClaim)
 }
 
-/// Extends a claim by the lease that was asked for. It never moves the window for the first byte.
-#[derive(Clone, Debug)]
-pub struct Heartbeat {
-    /// Who asks.
-    pub caller: Caller,
-    /// Which operation.
-    pub id: OperationId,
-    /// Which attempt.
-    pub attempt: u32,
-    /// The claim.
-    pub fence: FencingToken,
-    /// The declarations in force.
-    pub declared: Arc<Declarations>,
-}
-
-impl Verb for Heartbeat {
-    type Reply = View;
-
-    fn needs(&self) -> Needs<'_> {
-        Needs::of(&self.caller.account, &self.id)
-    }
-
-    fn declared(&self) -> Arc<Declarations> {
-        self.declared.clone()
-    }
-
-    fn decide(&self, snapshot: &Snapshot) -> Result<Decided<View>, Refusal> {
-        self.caller.needs(Need::Worker)?;
-        let operation = snapshot.operation_for(&self.caller)?;
-        let context = snapshot.context(&operation.tool)?;
-        if context.stored.worker().is_none() {
-            return Err(Refusal::NotAWorkerTool);
-        }
-        // A lease that ran out is not revived, noticed yet or not: somebody else may be about to claim.
-        let held = operation
-            .state
-            .claim()
-            .filter(|claim| claim.fence == self.fence && snapshot.now < claim.lease_expires_at)
-            .ok_or(Refusal::StaleClaim)?;
-        if under(operation, self.fence)?.number != self.attempt {
-            return Err(Refusal::StaleClaim);
-        }
-        let lease = held.lease_ms.map_or(context.facts().lease, Duration::from_millis);
-        let (operation, changes) = renewed(operation, held, lease, snapshot.now)?.into_changes();
-        Ok(Decided { changes, reply: snapshot.view_of(operation)? })
-    }
-}
-
-/// A worker's report on its attempt.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// Who reports.
-    pub caller: Caller,
-    /// Which operation.
-    pub id: OperationId,
-    /// Which attempt.
-    pub attempt: u32,
-    /// The claim that it was made under.
-    pub fence: FencingToken,
-    /// What was found.
-    pub finding: Finding,
-    /// Picks the points of delays.
-    pub random: u64,
-    /// The declarations in force.
-    pub declared: Arc<Declarations>,
-}
-
-impl Verb for Outcome {
-    type Reply = ReportReply;
-
-    fn needs(&self) -> Needs<'_> {
-        Needs::of(&self.caller.account, &self.id)
-    }
-
-    fn declared(&self) -> Arc<Declarations> {
-        self.declared.clone()
-    }
-
-    fn decide(&self, snapshot: &Snapshot) -> Result<Decided<ReportReply>, Refusal> {
-        self.caller.needs(Need::Worker)?;
-        // Also past its retention: what a sender knows is never thrown away.
-        let operation = match &snapshot.existing {
-            Existing::Operation(operation) => operation,
-            Existing::Nothing | Existing::Tombstone(_) => snapshot.operation_for(&self.caller)?,
-        };
-        self.caller.may_use(&operation.tool)?;
-        if snapshot.context(&operation.tool)?.stored.worker().is_none() {
-            return Err(Refusal::NotAWorkerTool);
-        }
-        let attempt = under(operation, self.fence)?;
-        let report = Report {
-            account: operation.account.clone(),
-            id: self.id.clone(),
-            attempt: self.attempt,
-            fence: self.fence,
-            scope: attempt.scope.clone(),
-            worker: attempt.worker.clone(),
-            finding: self.finding.clone(),
-            random: self.random,
-            declared: self.declared.clone(),
-        };
-        report.decide(snapshot)
+impl Operation {
+    /// The claim that lasts at `now`, and what it is good for.
+    #[must_use]
+    pub fn claim_in_force(&self, now: Timestamp) -> Option<(Mode, &Claim)> {
+        let sends = self.state.claim().map(|claim| (Mode::Send, claim));
+        let looks = self.investigation.as_ref().map(|claim| (Mode::Investigate, claim));
+        sends.or(looks).filter(|(_, claim)| now < claim.lease_expires_at)
     }
 }

@@ -122,17 +122,16 @@ pub(super) fn take(
 ) -> Result<Option<Question>, Refusal> {
     let last = draft.operation.attempts.last().cloned();
     let (Some(tool), Some(last)) = (snapshot.stored.clone(), last) else { return Ok(None) };
-    draft.apply(&Event::Investigated, None)?;
-    let fence = draft.operation.fence.next();
-    draft.operation.fence = fence;
-    draft.operation.investigation = Some(Claim {
+    let claim = Claim {
         worker: worker.clone(),
-        fence,
+        fence: draft.operation.fence.next(),
         lease_expires_at: snapshot.now.plus(lease),
         claim_id: None,
         lease_ms: None,
-    });
-    draft.note("investigation_started", by, json!({ "fencing_token": fence, "worker": worker }));
+        held_by: None,
+        look_up: None,
+    };
+    let fence = investigate(draft, claim, by)?;
     Ok(Some(Question {
         tool,
         arguments: draft.operation.arguments.clone(),
@@ -141,6 +140,18 @@ pub(super) fn take(
         fence,
         attempts: draft.operation.attempts.len(),
     }))
+}
+
+/// Grants a claim to investigate. It raises the fence, so that whoever investigated before can only bring proof of
+/// success, and leaves the state unknown.
+pub(super) fn investigate(draft: &mut Draft, claim: Claim, by: Actor) -> Result<FencingToken, Refusal> {
+    draft.apply(&Event::Investigated, None)?;
+    let fence = claim.fence;
+    let data = json!({ "fencing_token": fence, "worker": claim.worker });
+    draft.operation.fence = fence;
+    draft.operation.investigation = Some(claim);
+    draft.note("investigation_started", by, data);
+    Ok(fence)
 }
 
 /// Whether the next step of an open operation is a look-up, and its time has come.
@@ -258,6 +269,7 @@ impl LookUpReport {
             ended_at: context.now,
             answer: self.looked.answer,
             counts: counts || self.looked.answer == LookUpAnswer::Found,
+            fence: self.fence,
         });
         let surplus = operation.look_ups.len().saturating_sub(LOOK_UPS_KEPT);
         operation.look_ups.drain(..surplus);

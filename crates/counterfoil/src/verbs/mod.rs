@@ -12,14 +12,16 @@ mod report;
 mod start;
 mod transaction;
 mod verdict;
+mod worker;
 
 pub use approval::{Approve, Deny, Withdraw};
-pub use claim::{Claimed, Granted, Heartbeat, LONGEST_LEASE, Outcome, SHORTEST_LEASE, TakeClaim};
+pub use claim::{Claimed, Granted, LONGEST_LEASE, Mode, SHORTEST_LEASE, TakeClaim};
 pub use look_up::{Investigate, Investigated, LookUpReport, Question};
 pub use on_demand::{Asked, LookUpNow};
 pub use pass::{Passed, Tick};
 pub use prepare::{Prepare, PrepareReply};
 pub use report::{Renew, Report, ReportReply};
-pub use start::{Begun, Offer, Start, StartReply};
+pub use start::{Begun, ByWorker, Offer, Start, StartReply};
 pub use transaction::{Enter, Entered, Finish};
 pub use verdict::{AddNote, Release, Resolve, Verdict, Words};
+pub use worker::{Heartbeat, Outcome, Told};

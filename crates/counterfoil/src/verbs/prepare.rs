@@ -11,8 +11,10 @@ use crate::error::Refusal;
 use crate::fingerprint::{Arguments, Fingerprint};
 use crate::guard::{self, Candidate, Peer, Stage};
 use crate::id::{Account, FencingToken, OperationId, Task, ToolName};
+use crate::keys::KeyFormat;
 use crate::operation::{Distinct, Operation};
 use crate::pointer::Pointer;
+use crate::policy::Tool;
 use crate::recovery::Recovery;
 use crate::snapshot::{
     Actor, Changes, Decided, Declarations, EvidenceDraft, Existing, Link, Needs, Snapshot, Verb, View,
@@ -88,6 +90,8 @@ impl Prepare {
         // Before arguments are compared: a late retry learns how it ended and nothing else.
         snapshot.operation()?;
         self.same_intent(snapshot, operation)?;
+        let declared = self.declared.get(&operation.tool).map(|(_, tool)| &**tool);
+        self.claimable(snapshot.stored.as_deref().or(declared), declared)?;
         let replayed = operation.state.is_final();
         let mut draft = Draft::of(operation, snapshot.now);
         if self.execute && !operation.wish && !replayed {
@@ -172,6 +176,13 @@ impl Prepare {
         if !tool.serves(&self.caller.account) {
             return Err(Refusal::UnknownTool);
         }
+        self.claimable(Some(tool), Some(tool))?;
+        if let Some((KeyFormat::Raw, Some(most))) = tool.recovery.key_format()
+            && self.id.as_str().len() > usize::try_from(most).unwrap_or(usize::MAX)
+        {
+            let why = format!("the operation ID is the key here, and longer than {most} bytes");
+            return Err(Refusal::InvalidArguments(why));
+        }
         // In the part of the ledger that was lost this ID may have been used: only a destination that recognises the
         // repeat makes another send harmless.
         if snapshot.restored && !tool.recovery.destination_dedupes() {
@@ -219,6 +230,20 @@ impl Prepare {
         }
         let view = snapshot.view_of(operation)?;
         Ok(Decided { changes, reply: PrepareReply { view, created: true, begun } })
+    }
+
+    /// Whether the worker that prepares in order to claim could be given the claim: a refusal stores nothing.
+    fn claimable(&self, stored: Option<&Tool>, declared: Option<&Tool>) -> Result<(), Refusal> {
+        let Some(claim) = self.offer.as_ref().and_then(|offer| offer.claim.as_ref()) else { return Ok(()) };
+        self.caller.needs(Need::Worker)?;
+        let declared = declared.ok_or(Refusal::UnknownTool)?;
+        if stored.is_none_or(|tool| tool.worker().is_none()) {
+            return Err(Refusal::NotAWorkerTool);
+        }
+        match claim.stated.differs(declared) {
+            differs if differs.is_empty() => Ok(()),
+            differs => Err(Refusal::DeclarationMismatch { differs }),
+        }
     }
 
     fn is_transaction(&self) -> bool {

@@ -14,12 +14,13 @@ use crate::caller::{Caller, Need};
 use crate::decide::{self, ApprovalNeed, Context};
 use crate::error::Refusal;
 use crate::guard::{self, Peer};
-use crate::id::{Account, OperationId, WorkerName};
+use crate::id::{Account, OperationId, Principal, WorkerName};
 use crate::operation::{Attempt, AttemptOutcome, Claim};
 use crate::policy::Tool;
 use crate::recovery::HoldReason;
 use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb, View};
 use crate::state::{Event, Open, State, Waiting};
+use crate::stated::Stated;
 
 /// A sender that stands ready: what it would send, fixed before the attempt is recorded.
 #[derive(Clone, Debug)]
@@ -36,8 +37,19 @@ pub struct Offer {
     pub bucket: Option<String>,
     /// How long the claim lasts; `None` means the lease of the tool.
     pub lease: Option<Duration>,
-    /// Minted by a worker for the call that claims.
+    /// The call of an application's own worker that this is made for.
+    pub claim: Option<ByWorker>,
+}
+
+/// The call with which an application's own worker claims.
+#[derive(Clone, Debug)]
+pub struct ByWorker {
+    /// Minted for this one call: a repeat gets the same claim while it lasts.
     pub claim_id: Option<String>,
+    /// Who calls, and holds the claim.
+    pub held_by: Principal,
+    /// What the worker's code says of the tool.
+    pub stated: Stated,
 }
 
 /// Starts an operation, or says what stands in the way.
@@ -328,8 +340,10 @@ pub(super) fn record(
         worker: offer.worker.clone(),
         fence,
         lease_expires_at: context.now.plus(facts.lease),
-        claim_id: offer.claim_id.clone(),
+        claim_id: offer.claim.as_ref().and_then(|claim| claim.claim_id.clone()),
         lease_ms: offer.lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
+        held_by: offer.claim.as_ref().map(|claim| claim.held_by.clone()),
+        look_up: None,
     };
     let key = context.stored.recovery.key_format().map(|(format, _)| {
         crate::keys::derive(

@@ -116,7 +116,7 @@ impl Enter {
             scope: None,
             bucket: None,
             lease: None,
-            claim_id: None,
+            claim: None,
         };
         record(&mut draft, context, &context.facts(), &offer)?;
         let (operation, changes) = draft.into_changes();

@@ -229,7 +229,7 @@ impl Book {
                 scope: Some("scope".to_owned()),
                 bucket: None,
                 lease: None,
-                claim_id: None,
+                claim: None,
             }),
             random: 0,
             declared: self.declared.clone(),

@@ -28,6 +28,8 @@ fn claim(fence: u64) -> Claim {
         lease_expires_at: at(30_000),
         claim_id: None,
         lease_ms: None,
+        held_by: None,
+        look_up: None,
     }
 }
 

@@ -176,7 +176,7 @@ impl Kitchen {
             scope: Some("vendor-1".to_owned()),
             bucket: None,
             lease: None,
-            claim_id: None,
+            claim: None,
         }
     }
 

@@ -3,12 +3,16 @@
 use counterfoil::caller::Caller;
 use counterfoil::destination::Finding;
 use counterfoil::error::Refusal;
-use counterfoil::id::{FencingToken, WorkerName};
+use counterfoil::id::{FencingToken, ToolName, WorkerName};
+use counterfoil::operation::LookUpAnswer;
 use counterfoil::operation::{Marker, ReceiptSource};
 use counterfoil::policy::{Carrier, Meaning, Tool, WorkerDeclaration};
-use counterfoil::recovery::{HoldReason, KeyFacts, Place, Recovery};
-use counterfoil::snapshot::View;
-use counterfoil::verbs::{Claimed, Granted, Heartbeat, Outcome, ReportReply, TakeClaim};
+use counterfoil::recovery::{HoldReason, KeyFacts, LookUpBy, LookUpFacts, Place, Recovery};
+use counterfoil::snapshot::PauseDraft;
+use counterfoil::stated::{Fact, Stated};
+use counterfoil::verbs::{
+    ByWorker, Claimed, Granted, Heartbeat, Mode, Offer, Outcome, ReportReply, TakeClaim, Told,
+};
 
 use super::support::*;
 
@@ -27,6 +31,19 @@ fn hand() -> Caller {
 }
 
 impl Kitchen {
+    /// A node that has seen every attempt since it was made.
+    fn seen(&self) -> (usize, std::time::Duration) {
+        let attempts = &self.row("a").attempts;
+        let since = attempts.last().map_or(self.world.now(), |last| last.started_at);
+        (attempts.len(), self.world.now().since(since))
+    }
+
+    fn pause(&mut self) {
+        let tool = ToolName::parse(TOOL).ok();
+        let (by, note) = ("ops".to_owned(), "stop".to_owned());
+        self.world.pause(PauseDraft { tool, scope: None, by, note });
+    }
+
     fn claim(&self, worker: &str, claim_id: &str, lease: u64) -> TakeClaim {
         TakeClaim {
             caller: hand(),
@@ -34,8 +51,10 @@ impl Kitchen {
             worker: WorkerName::parse(worker).unwrap(),
             lease: std::time::Duration::from_millis(lease),
             claim_id: Some(claim_id.to_owned()),
+            stated: Stated::default(),
             scope: Some("vendor-1".to_owned()),
             bucket: None,
+            seen: self.seen(),
             random: 0,
             declared: self.world.declared(),
         }
@@ -50,7 +69,7 @@ impl Kitchen {
         }
     }
 
-    fn heartbeat(&mut self, attempt: u32, fence: FencingToken) -> Result<View, Refusal> {
+    fn heartbeat(&mut self, attempt: u32, fence: FencingToken) -> Result<Granted, Refusal> {
         let declared = self.world.declared();
         self.world.run(&Heartbeat { caller: hand(), id: id("a"), attempt, fence, declared })
     }
@@ -61,8 +80,12 @@ impl Kitchen {
         fence: FencingToken,
         finding: Finding,
     ) -> Result<ReportReply, Refusal> {
+        self.tell(attempt, fence, Told::Sent(finding))
+    }
+
+    fn tell(&mut self, attempt: u32, fence: FencingToken, told: Told) -> Result<ReportReply, Refusal> {
         let declared = self.world.declared();
-        let verb = Outcome { caller: hand(), id: id("a"), attempt, fence, finding, random: 0, declared };
+        let verb = Outcome { caller: hand(), id: id("a"), attempt, fence, told, random: 0, declared };
         self.world.run(&verb)
     }
 }
@@ -73,7 +96,8 @@ fn a_claim_is_the_start_and_a_repeat_of_it_gets_the_same_claim() {
     kitchen.prepare("a").unwrap();
     let first = kitchen.try_claim("w1", "c1", 10_000).unwrap();
     assert_eq!((first.attempt, kitchen.state("a")), (1, "in_progress"));
-    assert_eq!(first.send_before, kitchen.world.now().plus(seconds(5)));
+    assert_eq!(first.send_before, Some(kitchen.world.now().plus(seconds(5))));
+    assert_eq!(first.mode, Mode::Send);
     let (version, again) = (kitchen.row("a").version, kitchen.try_claim("w1", "c1", 10_000).unwrap());
     assert_eq!((again.claim, kitchen.row("a").version), (first.claim.clone(), version));
     for (worker, claim_id) in [("w1", "c2"), ("w2", "c1"), ("w2", "c3")] {
@@ -118,7 +142,7 @@ fn an_unapproved_operation_is_not_claimed() {
     kitchen.approve_as(ann(), "a", None).unwrap();
     kitchen.wait(3599);
     let granted = kitchen.try_claim("w1", "c1", 10_000).unwrap();
-    assert_eq!(granted.send_before, kitchen.world.now().plus(seconds(1)), "no later than the approval");
+    assert_eq!(granted.send_before, Some(kitchen.world.now().plus(seconds(1))), "no later than the approval");
 }
 
 #[test]
@@ -129,10 +153,10 @@ fn heartbeats_extend_the_lease_and_never_the_window() {
     let fence = granted.claim.fence;
     for _ in 0..5 {
         kitchen.wait(9);
-        let view = kitchen.heartbeat(1, fence).unwrap();
+        let view = kitchen.heartbeat(1, fence).unwrap().view;
         let until = view.operation.state.claim().unwrap().lease_expires_at;
         assert_eq!(until, kitchen.world.now().plus(seconds(10)));
-        assert_eq!(view.operation.attempts[0].send_before, granted.send_before);
+        assert_eq!(Some(view.operation.attempts[0].send_before), granted.send_before);
     }
     assert_eq!(kitchen.heartbeat(1, FencingToken(fence.0 + 1)).unwrap_err(), Refusal::StaleClaim);
     assert_eq!(kitchen.heartbeat(2, fence).unwrap_err(), Refusal::StaleClaim);
@@ -197,4 +221,224 @@ fn a_long_lease_is_refused_where_its_window_would_outlive_the_key() {
     assert_eq!(kitchen.try_claim("w2", "c2", 600_000).unwrap_err(), Refusal::WrongState("unknown"));
     assert_eq!(kitchen.hold("a"), None, "nothing is given up for it");
     assert_eq!(kitchen.try_claim("w2", "c3", 60_000).unwrap().attempt, 2, "a shorter one still fits");
+}
+
+/// A tool whose worker can ask the destination, completely, about requests that live for a minute.
+fn with_worker_look_up() -> Tool {
+    let mut tool = by_worker(tool(Recovery::LookUp(LookUpFacts {
+        reference: Place::Worker,
+        key_format: counterfoil::KeyFormat::Hex32,
+        key_max_len: None,
+        lookup: LookUpBy::Worker,
+        authoritative: true,
+        request_lifetime: Some(seconds(60)),
+        queue_time: seconds(0),
+        skew: seconds(10),
+        lookup_for: seconds(3600),
+    })));
+    tool.budget.elapsed = seconds(3600);
+    tool
+}
+
+/// A kitchen whose worker went silent after it was granted the first attempt.
+fn silent(tool: Tool) -> (Kitchen, Granted) {
+    let mut kitchen = Kitchen::with(tool);
+    kitchen.prepare("a").unwrap();
+    let granted = kitchen.try_claim("w1", "c1", 10_000).unwrap();
+    kitchen.wait(10);
+    (kitchen, granted)
+}
+
+fn one(reference: &str) -> Told {
+    Told::Found { reference: Some(reference.to_owned()), result: None, count: 1 }
+}
+
+#[test]
+fn a_second_worker_investigates_and_its_hit_settles() {
+    let (mut kitchen, first) = silent(with_worker_look_up());
+    let second = kitchen.try_claim("w2", "c2", 10_000).unwrap();
+    assert_eq!((second.mode, second.attempt, second.send_before), (Mode::Investigate, 1, None));
+    assert!(second.claim.fence > first.claim.fence);
+    assert_eq!((kitchen.state("a"), kitchen.row("a").attempts.len()), ("unknown", 1));
+    // The same call again gets the same claim, another one none.
+    assert_eq!(kitchen.try_claim("w2", "c2", 10_000).unwrap().claim, second.claim);
+    assert_eq!(kitchen.try_claim("w3", "c3", 10_000).unwrap_err(), Refusal::InProgress);
+    for _ in 0..2 {
+        assert!(!kitchen.tell(1, second.claim.fence, one("po_1")).unwrap().stale);
+    }
+    let receipt = kitchen.row("a").state.receipt().unwrap().clone();
+    assert_eq!((receipt.reference.as_deref(), receipt.source), (Some("po_1"), ReceiptSource::Lookup));
+    assert_eq!(kitchen.row("a").look_ups.len(), 1, "told twice, kept once");
+    // The first worker wakes: the same record changes nothing, another one is a second effect.
+    assert!(!kitchen.tell(1, first.claim.fence, one("po_1")).unwrap().stale);
+    assert!(!kitchen.row("a").duplicate_suspected);
+    kitchen.tell(1, first.claim.fence, one("po_2")).unwrap();
+    assert!(kitchen.row("a").duplicate_suspected);
+}
+
+#[test]
+fn a_miss_counts_only_if_the_claim_was_granted_after_the_wait_on_both_clocks() {
+    // Half the lease of 10 s, a minute of life, 10 s of skew: 75 s after the attempt.
+    let (mut kitchen, _) = silent(with_worker_look_up());
+    let early = kitchen.try_claim("w2", "c2", 600_000).unwrap();
+    kitchen.wait(300);
+    assert!(!kitchen.tell(1, early.claim.fence, Told::Absent).unwrap().stale);
+    assert!(!kitchen.row("a").look_ups[0].counts, "granted too early, however late it reports");
+    assert_eq!(kitchen.state("a"), "unknown");
+    // A node that was started after the attempt has not waited yet.
+    kitchen.wait(60);
+    let mut verb = kitchen.claim("w2", "c3", 10_000);
+    verb.seen = (1, seconds(5));
+    let Claimed::Granted(hasty) = kitchen.world.run(&verb).unwrap() else { panic!("not granted") };
+    kitchen.tell(1, hasty.claim.fence, Told::Absent).unwrap();
+    assert_eq!((kitchen.state("a"), kitchen.row("a").look_ups[1].counts), ("unknown", false));
+    kitchen.wait(60);
+    let counted = kitchen.try_claim("w2", "c4", 10_000).unwrap();
+    for _ in 0..2 {
+        assert!(!kitchen.tell(1, counted.claim.fence, Told::Absent).unwrap().stale);
+    }
+    assert_eq!(
+        kitchen.row("a").look_ups.last().map(|last| (last.answer, last.counts)),
+        Some((LookUpAnswer::Absent, true))
+    );
+    assert_eq!(kitchen.state("a"), "prepared");
+    assert!(kitchen.row("a").attempts[0].settled && kitchen.row("a").investigation.is_none());
+    kitchen.wait(60);
+    let again = kitchen.try_claim("w3", "c5", 10_000).unwrap();
+    assert_eq!((again.mode, again.attempt), (Mode::Send, 2));
+    let keys: Vec<_> = kitchen.row("a").attempts.iter().map(|attempt| attempt.key.clone()).collect();
+    assert!(keys[0].is_some() && keys[0] == keys[1], "a reference never changes");
+}
+
+#[test]
+fn an_investigation_that_ran_out_or_was_outranked_brings_only_proof() {
+    let (mut kitchen, _) = silent(with_worker_look_up());
+    kitchen.wait(600);
+    let slow = kitchen.try_claim("w2", "c2", 10_000).unwrap();
+    kitchen.wait(10);
+    assert_eq!(kitchen.state("a"), "unknown", "its end proves nothing");
+    assert!(kitchen.tell(1, slow.claim.fence, Told::Absent).unwrap().stale);
+    assert_eq!(kitchen.heartbeat(1, slow.claim.fence).unwrap_err(), Refusal::StaleClaim);
+    let next = kitchen.try_claim("w3", "c3", 10_000).unwrap();
+    assert!(kitchen.tell(1, slow.claim.fence, Told::Absent).unwrap().stale);
+    assert_eq!((kitchen.state("a"), kitchen.row("a").look_ups.len()), ("unknown", 0));
+    kitchen.wait(9);
+    let renewed = kitchen.heartbeat(1, next.claim.fence).unwrap();
+    assert_eq!(renewed.claim.lease_expires_at, kitchen.world.now().plus(seconds(10)));
+    assert_eq!(renewed.claim.look_up, next.claim.look_up, "the look-up did not begin later");
+    assert!(!kitchen.tell(1, slow.claim.fence, one("po_1")).unwrap().stale);
+    assert_eq!(kitchen.state("a"), "succeeded");
+    // A fence that was never granted is nobody's.
+    assert_eq!(kitchen.tell(1, FencingToken(99), one("po_1")).unwrap_err(), Refusal::StaleClaim);
+    assert_eq!(kitchen.tell(1, FencingToken(0), one("po_1")).unwrap_err(), Refusal::StaleClaim);
+}
+
+#[test]
+fn more_than_one_record_is_held_for_a_person() {
+    let (mut kitchen, _) = silent(with_worker_look_up());
+    let second = kitchen.try_claim("w2", "c2", 10_000).unwrap();
+    let two = Told::Found { reference: Some("po_1".to_owned()), result: None, count: 2 };
+    assert!(!kitchen.tell(1, second.claim.fence, two).unwrap().stale);
+    assert_eq!(kitchen.hold("a"), Some(HoldReason::DuplicateSuspected));
+    assert_eq!(kitchen.try_claim("w3", "c3", 10_000).unwrap_err(), Refusal::WrongState("unknown"));
+    assert_eq!(kitchen.row("a").attempts.len(), 1);
+}
+
+#[test]
+fn a_sender_that_finds_nothing_proves_nothing() {
+    let (mut kitchen, first) = silent(with_worker_look_up());
+    kitchen.wait(600);
+    kitchen.tick("a");
+    assert!(kitchen.tell(1, first.claim.fence, Told::Absent).unwrap().stale);
+    assert_eq!((kitchen.state("a"), kitchen.row("a").attempts[0].settled), ("unknown", false));
+    let second = kitchen.try_claim("w2", "c2", 10_000).unwrap();
+    let refused = kitchen.outcome(1, second.claim.fence, refused_connection()).unwrap_err();
+    assert!(matches!(refused, Refusal::InvalidArguments(_)), "an investigation sends nothing: {refused}");
+    assert!(!kitchen.outcome(1, second.claim.fence, lost()).unwrap().stale);
+    assert_eq!(kitchen.row("a").look_ups[0].answer, LookUpAnswer::Failed);
+}
+
+#[test]
+fn what_the_code_states_must_be_what_the_file_declares() {
+    let mut kitchen = Kitchen::with(with_worker_key());
+    kitchen.prepare("a").unwrap();
+    let mut verb = kitchen.claim("w1", "c1", 10_000);
+    verb.stated = Stated(vec![
+        ("recovery.kind", Fact::Word("idempotency_key".to_owned())),
+        ("recovery.retention", Fact::Length(seconds(60))),
+    ]);
+    let differs = vec!["recovery.retention".to_owned()];
+    assert_eq!(kitchen.world.run(&verb).unwrap_err(), Refusal::DeclarationMismatch { differs });
+    assert_eq!(kitchen.row("a").attempts.len(), 0);
+    verb.stated.0.pop();
+    assert!(matches!(kitchen.world.run(&verb).unwrap(), Claimed::Granted(_)));
+}
+
+#[test]
+fn another_principal_does_not_get_or_keep_a_claim() {
+    let mut kitchen = Kitchen::with(by_worker(with_nothing()));
+    kitchen.prepare("a").unwrap();
+    let granted = kitchen.try_claim("w1", "c1", 10_000).unwrap();
+    let other = caller("other-hand", &["worker"]);
+    let verb = TakeClaim { caller: other.clone(), ..kitchen.claim("w1", "c1", 10_000) };
+    assert_eq!(kitchen.world.run(&verb).unwrap_err(), Refusal::InProgress);
+    let declared = kitchen.world.declared();
+    let verb = Heartbeat { caller: other, id: id("a"), attempt: 1, fence: granted.claim.fence, declared };
+    assert_eq!(kitchen.world.run(&verb).unwrap_err(), Refusal::StaleClaim);
+}
+
+#[test]
+fn prepare_with_a_claim_is_one_commit_or_stores_nothing() {
+    let offer = |stated| Offer {
+        worker: WorkerName::parse("w1").unwrap(),
+        policy_version: 1,
+        request_digest: "v1:x".to_owned(),
+        scope: Some("vendor-1".to_owned()),
+        bucket: None,
+        lease: Some(seconds(10)),
+        claim: Some(ByWorker { claim_id: Some("c1".to_owned()), held_by: hand().principal, stated }),
+    };
+    let both = caller("hand", &["agent", "worker"]);
+    let wrong = Stated(vec![("budget.attempts", Fact::Number(9))]);
+    let mut kitchen = Kitchen::with(by_worker(with_nothing()));
+    let mut verb = kitchen.draft("a", FLOUR);
+    (verb.caller, verb.execute) = (both.clone(), true);
+    verb.offer = Some(offer(wrong));
+    assert!(matches!(kitchen.world.run(&verb).unwrap_err(), Refusal::DeclarationMismatch { .. }));
+    verb.offer = Some(offer(Stated::default()));
+    verb.caller = app();
+    assert_eq!(kitchen.world.run(&verb).unwrap_err(), Refusal::RoleForbidden("worker"));
+    assert!(kitchen.world.operation(&account(), &id("a")).is_none(), "the ID is free");
+    verb.caller = both.clone();
+    let reply = kitchen.world.run(&verb).unwrap();
+    let granted = Granted::now(reply.view).unwrap();
+    assert_eq!((reply.created, granted.attempt, kitchen.state("a")), (true, 1, "in_progress"));
+    assert_eq!(granted.claim.claim_id.as_deref(), Some("c1"));
+    // Not a worker's tool: nothing is stored either.
+    let mut kitchen = Kitchen::with(with_nothing());
+    let mut verb = kitchen.draft("a", FLOUR);
+    (verb.caller, verb.execute, verb.offer) = (both, true, Some(offer(Stated::default())));
+    assert_eq!(kitchen.world.run(&verb).unwrap_err(), Refusal::NotAWorkerTool);
+    assert!(kitchen.world.operation(&account(), &id("a")).is_none());
+}
+
+#[test]
+fn a_pause_stops_sends_and_lets_look_ups_go_on() {
+    let mut kitchen = Kitchen::with(with_worker_look_up());
+    kitchen.prepare("a").unwrap();
+    kitchen.pause();
+    assert_eq!(kitchen.try_claim("w1", "c1", 10_000).unwrap_err(), Refusal::Paused);
+    kitchen.world.resume(Some(&ToolName::parse(TOOL).unwrap()));
+    kitchen.try_claim("w1", "c1", 10_000).unwrap();
+    kitchen.wait(10);
+    kitchen.pause();
+    assert_eq!(kitchen.try_claim("w2", "c2", 10_000).unwrap().mode, Mode::Investigate);
+    // With a key a repeat would be the next step: that is a send.
+    let mut kitchen = Kitchen::with(with_worker_key());
+    kitchen.prepare("a").unwrap();
+    kitchen.try_claim("w1", "c1", 10_000).unwrap();
+    kitchen.wait(11);
+    kitchen.pause();
+    assert_eq!(kitchen.try_claim("w2", "c2", 10_000).unwrap_err(), Refusal::Paused);
+    assert_eq!(kitchen.row("a").attempts.len(), 1);
 }

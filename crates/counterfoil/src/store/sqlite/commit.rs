@@ -8,7 +8,7 @@ use super::failure::{Failure, signed};
 use super::load::{Clocks, Head, View};
 use super::pauses::{self, InForce};
 use super::policies::Policies;
-use super::row;
+use super::row::{self, Times};
 use crate::error::{Error, StoreError};
 use crate::guard::Peer;
 use crate::id::Account;
@@ -186,11 +186,11 @@ impl<'a> Commit<'a> {
         if grows > 0 {
             operation.updated_at = snapshot.now;
         }
-        let due_at = self.due_at(&operation, snapshot)?;
+        let times = self.times(&operation, snapshot)?;
         self.wrote = true;
         if fresh {
-            row::insert(self.connection, &operation, due_at)?;
-        } else if !row::update(self.connection, &operation, due_at, version)? {
+            row::insert(self.connection, &operation, times)?;
+        } else if !row::update(self.connection, &operation, times, version)? {
             return Err(Failure::damaged("an operation changed inside a commit"));
         }
         row::insert_keys(self.connection, &operation, loaded)?;
@@ -206,9 +206,9 @@ impl<'a> Commit<'a> {
         operation.version = version + evidence.len() as u64;
         operation.updated_at = snapshot.now;
         let stored = self.policies.get(self.connection, &operation.tool, operation.policy_version)?;
-        let due_at = stored.and_then(|stored| crate::decide::due_at(&operation, &stored));
+        let times = stored.map(|stored| Times::of(&operation, &stored)).unwrap_or_default();
         self.wrote = true;
-        if !row::update(self.connection, &operation, due_at, version)? {
+        if !row::update(self.connection, &operation, times, version)? {
             return Err(Failure::damaged("an operation changed inside a commit"));
         }
         for (number, draft) in (version + 1..).zip(&evidence) {
@@ -219,7 +219,7 @@ impl<'a> Commit<'a> {
     }
 
     /// When the operation is due under the stricter of the stored and the current declaration.
-    fn due_at(&self, operation: &Operation, snapshot: &Snapshot) -> Result<Option<Timestamp>, Failure> {
+    fn times(&self, operation: &Operation, snapshot: &Snapshot) -> Result<Times, Failure> {
         let stored = match &snapshot.stored {
             // An approval re-binds an operation that never started to the current version.
             Some(stored) if self.same_version(operation, snapshot) => Some(stored.clone()),
@@ -238,7 +238,7 @@ impl<'a> Commit<'a> {
                 return Err(Failure::damaged("the declaration of an operation's tool is not stored"));
             }
         };
-        Ok(crate::decide::due_at(operation, &facts))
+        Ok(Times::of(operation, &facts))
     }
 
     fn same_version(&self, operation: &Operation, snapshot: &Snapshot) -> bool {
@@ -277,12 +277,17 @@ impl<'a> Commit<'a> {
         let expected = other.version;
         other.version += 1;
         other.updated_at = now;
-        let mut due = self
-            .connection
-            .prepare_cached("SELECT due_at FROM counterfoil_operations WHERE account = ?1 AND id = ?2")?;
-        let due_at: Option<i64> = due.query_row((account.as_str(), other.id.as_str()), |row| row.get(0))?;
+        let mut due = self.connection.prepare_cached(
+            "SELECT due_at, work_at FROM counterfoil_operations WHERE account = ?1 AND id = ?2",
+        )?;
+        let (due_at, work_at): (Option<i64>, Option<i64>) =
+            due.query_row((account.as_str(), other.id.as_str()), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let times = Times {
+            due_at: due_at.map(Timestamp::from_millis),
+            work_at: work_at.map(Timestamp::from_millis),
+        };
         self.wrote = true;
-        row::update(self.connection, &other, due_at.map(Timestamp::from_millis), expected)?;
+        row::update(self.connection, &other, times, expected)?;
         self.append(account, Some((&other, other.version)), &link.evidence, now)?;
         self.changed(&other);
         Ok(())

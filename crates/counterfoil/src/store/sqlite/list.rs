@@ -8,7 +8,7 @@ use super::row;
 use crate::error::Refusal;
 use crate::id::{Account, OperationId, ToolName};
 use crate::operation::Operation;
-use crate::store::{Census, Due, EvidenceRow, Filter, Page, ToolCensus};
+use crate::store::{Census, Due, DueOf, EvidenceRow, Filter, Page, ToolCensus, WorkAsked};
 use crate::time::Timestamp;
 
 /// The most that one page holds.
@@ -216,28 +216,103 @@ pub(super) fn evidence(
     Ok(Page { items, next_cursor })
 }
 
-/// Operations whose instant has come, longest due first, apart from those of `skip`.
+fn read_due(row: &Row<'_>) -> Result<Due, rusqlite::Error> {
+    Ok(Due {
+        account: Account::from_stored(&row.get::<_, String>(0)?),
+        id: OperationId::from_stored(&row.get::<_, String>(1)?),
+        tool: ToolName::from_stored(&row.get::<_, String>(2)?),
+        at: Timestamp::from_millis(row.get(3)?),
+    })
+}
+
+/// Operations whose instant has come, longest due first.
 pub(super) fn due(
     connection: &Connection,
     now: Timestamp,
     limit: u32,
-    skip: &[ToolName],
+    of: &DueOf,
 ) -> Result<Vec<Due>, Failure> {
+    let (tools, after) = match of {
+        DueOf::Except(tools) => (tools, None),
+        DueOf::Only { tools, after } => (tools, after.as_ref()),
+    };
+    let tools = serde_json::to_string(tools)?;
+    let found = match of {
+        DueOf::Except(_) => connection
+            .prepare_cached(
+                "SELECT account, id, tool, due_at FROM counterfoil_operations \
+                 WHERE due_at IS NOT NULL AND due_at <= ?1 AND tool NOT IN (SELECT value FROM json_each(?2)) \
+                 ORDER BY due_at LIMIT ?3",
+            )?
+            .query_map((now.as_millis(), tools, limit), read_due)?
+            .collect::<Result<_, _>>()?,
+        DueOf::Only { .. } => connection
+            .prepare_cached(
+                "SELECT account, id, tool, due_at FROM counterfoil_operations \
+                 WHERE due_at IS NOT NULL AND due_at <= ?1 AND tool IN (SELECT value FROM json_each(?2)) \
+                 AND due_at >= ?4 AND (due_at, account, id) > (?4, ?5, ?6) \
+                 ORDER BY due_at, account, id LIMIT ?3",
+            )?
+            .query_map(
+                (
+                    now.as_millis(),
+                    tools,
+                    limit,
+                    after.map_or(i64::MIN, |after| after.at.as_millis()),
+                    after.map_or("", |after| after.account.as_str()),
+                    after.map_or("", |after| after.id.as_str()),
+                ),
+                read_due,
+            )?
+            .collect::<Result<_, _>>()?,
+    };
+    Ok(found)
+}
+
+/// Operations of one tool that a worker may take, longest due first, after `after`; only unknown ones with `unknown`.
+pub(super) fn work(
+    connection: &Connection,
+    account: &Account,
+    tool: &ToolName,
+    now: Timestamp,
+    asked: &WorkAsked,
+) -> Result<Vec<Due>, Failure> {
+    let after = asked.after.as_ref();
     let mut statement = connection.prepare_cached(
-        "SELECT account, id, tool, due_at FROM counterfoil_operations \
-         WHERE due_at IS NOT NULL AND due_at <= ?1 AND tool NOT IN (SELECT value FROM json_each(?2)) \
-         ORDER BY due_at LIMIT ?3",
+        "SELECT account, id, tool, work_at FROM counterfoil_operations \
+         WHERE account = ?1 AND tool = ?2 AND work_at IS NOT NULL AND work_at <= ?3 AND work_at >= ?4 \
+         AND (work_at, id) > (?4, ?5) AND (?6 = 0 OR stage = 'unknown') ORDER BY work_at, id LIMIT ?7",
     )?;
-    let skip = serde_json::to_string(skip)?;
-    let rows = statement.query_map((now.as_millis(), skip, limit), |row| {
-        Ok(Due {
-            account: Account::from_stored(&row.get::<_, String>(0)?),
-            id: OperationId::from_stored(&row.get::<_, String>(1)?),
-            tool: ToolName::from_stored(&row.get::<_, String>(2)?),
-            at: Timestamp::from_millis(row.get(3)?),
-        })
-    })?;
+    let rows = statement.query_map(
+        (
+            account.as_str(),
+            tool.as_str(),
+            now.as_millis(),
+            after.map_or(i64::MIN, |after| after.at.as_millis()),
+            after.map_or("", |after| after.id.as_str()),
+            asked.unknown,
+            asked.limit,
+        ),
+        read_due,
+    )?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The earliest instant after `now` at which a worker may take something of one tool.
+pub(super) fn next_work(
+    connection: &Connection,
+    account: &Account,
+    tool: &ToolName,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Failure> {
+    let at: Option<i64> = connection
+        .prepare_cached(
+            "SELECT work_at FROM counterfoil_operations WHERE account = ?1 AND tool = ?2 \
+             AND work_at IS NOT NULL AND work_at > ?3 ORDER BY work_at LIMIT 1",
+        )?
+        .query_row((account.as_str(), tool.as_str(), now.as_millis()), |row| row.get(0))
+        .optional()?;
+    Ok(at.map(Timestamp::from_millis))
 }
 
 /// The earliest instant at which anything is due.
@@ -349,6 +424,12 @@ mod tests {
                 "SELECT id FROM counterfoil_operations WHERE due_at IS NOT NULL AND due_at <= ?1 \
                  ORDER BY due_at LIMIT 9",
                 "counterfoil_operations_due",
+            ),
+            (
+                "SELECT id, work_at FROM counterfoil_operations WHERE account = ?1 AND tool = ?2 \
+                 AND work_at IS NOT NULL AND work_at <= ?3 AND work_at >= ?4 AND (work_at, id) > (?4, ?5) \
+                 AND (?6 = 0 OR stage = 'unknown') ORDER BY work_at, id LIMIT ?7",
+                "counterfoil_operations_work",
             ),
             (
                 "SELECT tool, stage, held, count(*) FROM counterfoil_operations WHERE account = ?1 \

@@ -41,7 +41,9 @@ use crate::id::{Account, OperationId, ToolName};
 use crate::operation::Operation;
 use crate::policy::Tool;
 use crate::snapshot::{Declarations, Needs, PauseDraft, Snapshot, Verb};
-use crate::store::{AuditReport, Census, Change, Due, EvidenceRow, Filter, MarkState, Page, Pause, Token};
+use crate::store::{
+    AuditReport, Census, Change, Due, DueOf, EvidenceRow, Filter, MarkState, Page, Pause, Token, WorkAsked,
+};
 use crate::time::Timestamp;
 
 pub use embedded::commit_in;
@@ -291,13 +293,41 @@ impl SqliteStore {
             .await
     }
 
-    /// The operations that are due at `now`, longest due first, without those of the tools in `skip`.
+    /// The operations that are due at `now`, longest due first.
     ///
     /// # Errors
     /// The store could not read.
-    pub async fn due(&self, now: Timestamp, limit: u32, skip: &[ToolName]) -> Result<Vec<Due>, StoreError> {
-        let skip = skip.to_vec();
-        self.fetch(move |connection| list::due(connection, now, limit, &skip)).await
+    pub async fn due(&self, now: Timestamp, limit: u32, of: DueOf) -> Result<Vec<Due>, StoreError> {
+        self.fetch(move |connection| list::due(connection, now, limit, &of)).await
+    }
+
+    /// The operations of one tool that a worker may take at `now`, longest due first.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn work(
+        &self,
+        account: &Account,
+        tool: &ToolName,
+        now: Timestamp,
+        asked: WorkAsked,
+    ) -> Result<Vec<Due>, StoreError> {
+        let (account, tool) = (account.clone(), tool.clone());
+        self.fetch(move |connection| list::work(connection, &account, &tool, now, &asked)).await
+    }
+
+    /// The earliest instant after `now` at which a worker may take something of one tool.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn next_work(
+        &self,
+        account: &Account,
+        tool: &ToolName,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let (account, tool) = (account.clone(), tool.clone());
+        self.fetch(move |connection| list::next_work(connection, &account, &tool, now)).await
     }
 
     /// The earliest instant at which anything is due.

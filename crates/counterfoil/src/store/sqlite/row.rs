@@ -12,6 +12,7 @@ use crate::id::{Account, FencingToken, OperationId, Principal, Subject, Task, To
 use crate::operation::{
     Approval, Attempt, Body, Claim, Decision, Distinct, LookUp, Operation, Receipt, RejectionCode,
 };
+use crate::policy::Tool;
 use crate::snapshot::Grave;
 use crate::state::State;
 use crate::time::Timestamp;
@@ -386,20 +387,33 @@ pub(super) fn tombstone(
         .transpose()
 }
 
+/// When somebody looks at an operation next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Times {
+    /// Whoever carries work on.
+    pub(super) due_at: Option<Timestamp>,
+    /// An application's own worker.
+    pub(super) work_at: Option<Timestamp>,
+}
+
+impl Times {
+    /// By these facts.
+    pub(super) fn of(operation: &Operation, facts: &Tool) -> Self {
+        let due_at = crate::decide::due_at(operation, facts);
+        Self { due_at, work_at: crate::queue::work_at(operation, facts) }
+    }
+}
+
 /// Inserts the row; the unique key refuses a second one.
-pub(super) fn insert(
-    connection: &Connection,
-    operation: &Operation,
-    due_at: Option<Timestamp>,
-) -> Result<(), Failure> {
+pub(super) fn insert(connection: &Connection, operation: &Operation, times: Times) -> Result<(), Failure> {
     let cells = cells(operation)?;
     let mut statement = connection.prepare_cached(
         "INSERT INTO counterfoil_operations (account, id, tool, action, fingerprint, task, stage, held, unresolved, \
          released, wish, due_at, receipt_expires_at, created_at, updated_at, version, policy_version, attempts, \
-         reference, body, arguments, result, subject, open, succeeded_at, rejected_as, replaced_by) \
+         reference, body, arguments, result, subject, open, succeeded_at, rejected_as, replaced_by, work_at) \
          VALUES (:account, :id, :tool, :action, :fingerprint, :task, :stage, :held, :unresolved, :released, :wish, \
          :due_at, :receipt_expires_at, :created_at, :updated_at, :version, :policy_version, :attempts, :reference, \
-         :body, :arguments, :result, :subject, :open, :succeeded_at, :rejected_as, :replaced_by)",
+         :body, :arguments, :result, :subject, :open, :succeeded_at, :rejected_as, :replaced_by, :work_at)",
     )?;
     statement.execute(named_params! {
         ":account": operation.account.as_str(),
@@ -413,7 +427,8 @@ pub(super) fn insert(
         ":unresolved": operation.unresolved(),
         ":released": operation.released.is_some(),
         ":wish": operation.wish,
-        ":due_at": due_at.map(Timestamp::as_millis),
+        ":due_at": times.due_at.map(Timestamp::as_millis),
+        ":work_at": times.work_at.map(Timestamp::as_millis),
         ":receipt_expires_at": operation.receipt_expires_at.map(Timestamp::as_millis),
         ":created_at": operation.created_at.as_millis(),
         ":updated_at": operation.updated_at.as_millis(),
@@ -437,13 +452,13 @@ pub(super) fn insert(
 pub(super) fn update(
     connection: &Connection,
     operation: &Operation,
-    due_at: Option<Timestamp>,
+    times: Times,
     expected: u64,
 ) -> Result<bool, Failure> {
     let cells = cells(operation)?;
     let mut statement = connection.prepare_cached(
         "UPDATE counterfoil_operations SET stage = :stage, held = :held, unresolved = :unresolved, \
-         released = :released, wish = :wish, due_at = :due_at, receipt_expires_at = :receipt_expires_at, \
+         released = :released, wish = :wish, due_at = :due_at, work_at = :work_at, receipt_expires_at = :receipt_expires_at, \
          updated_at = :updated_at, version = :version, policy_version = :policy_version, attempts = :attempts, \
          reference = :reference, body = :body, result = :result, open = :open, succeeded_at = :succeeded_at, \
          rejected_as = :rejected_as, replaced_by = :replaced_by \
@@ -458,7 +473,8 @@ pub(super) fn update(
         ":unresolved": operation.unresolved(),
         ":released": operation.released.is_some(),
         ":wish": operation.wish,
-        ":due_at": due_at.map(Timestamp::as_millis),
+        ":due_at": times.due_at.map(Timestamp::as_millis),
+        ":work_at": times.work_at.map(Timestamp::as_millis),
         ":receipt_expires_at": operation.receipt_expires_at.map(Timestamp::as_millis),
         ":updated_at": operation.updated_at.as_millis(),
         ":version": signed(operation.version),
