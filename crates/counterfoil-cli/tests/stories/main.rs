@@ -37,4 +37,5 @@ mod restored;
 mod retention_and_authorization;
 mod syscalls;
 mod two_at_once;
+mod webhooks;
 mod wire;
