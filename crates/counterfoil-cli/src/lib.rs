@@ -6,6 +6,7 @@ pub mod cli;
 pub mod client;
 pub mod config;
 pub mod demo;
+pub mod dev;
 pub mod plan;
 pub mod problems;
 pub mod review;

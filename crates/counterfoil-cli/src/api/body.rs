@@ -38,7 +38,12 @@ const LATER: [&str; 3] = ["subject", "replaces", "claim"];
 /// # Errors
 /// `too-large`, `unsupported-media-type`, or `invalid-request` where it does not arrive, or not in time.
 pub(super) async fn large(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Bytes, Problem> {
-    read(headers, body, limits.arguments_bytes + BESIDE_ARGUMENTS).await
+    read(headers, body, longest(limits)).await
+}
+
+/// The longest body of any call.
+pub(super) fn longest(limits: &Limits) -> usize {
+    limits.arguments_bytes + BESIDE_ARGUMENTS
 }
 
 /// Reads a body that holds no arguments.

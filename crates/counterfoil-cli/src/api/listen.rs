@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{App, Peer, router};
+use super::{App, Peer};
 use crate::config::Listen;
 
 /// Connections at once; further ones wait in the system's queue.
@@ -64,6 +64,15 @@ impl Socket {
         }
     }
 
+    /// A listener that somebody else bound.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn of(listener: std::net::TcpListener) -> std::io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Self::Tcp(TcpListener::from_std(listener)?))
+    }
+
     /// Where it listens, as a client writes it.
     #[must_use]
     pub fn place(&self) -> String {
@@ -103,10 +112,9 @@ pub fn is_local(listen: &Listen) -> bool {
     }
 }
 
-/// Serves `app` until `stop`, then finishes the calls that run, at most for `patience`.
-pub async fn serve(socket: Socket, app: App, stop: CancellationToken, patience: Duration) {
-    let server =
-        Server { app: app.clone(), routes: router(app), stop: stop.clone(), connections: TaskTracker::new() };
+/// Serves the `routes` of `app` until `stop`, then finishes the calls that run, at most for `patience`.
+pub async fn serve(socket: Socket, app: App, routes: Router, stop: CancellationToken, patience: Duration) {
+    let server = Server { app, routes, stop: stop.clone(), connections: TaskTracker::new() };
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let place = match places.clone().try_acquire_owned() {

@@ -98,6 +98,12 @@ impl App {
         &self.inner.metrics
     }
 
+    /// The longest body that any call may have, in bytes.
+    #[must_use]
+    pub fn longest_body(&self) -> usize {
+        body::longest(self.limits())
+    }
+
     fn executor(&self) -> &Executor {
         &self.inner.executor
     }

@@ -99,12 +99,21 @@ impl<'w> Context<'w> {
     /// Where it does not load.
     pub fn config(&mut self) -> Result<Config, CommandError> {
         let config = config::load(&self.globals.config, &self.overrides)?;
-        let path = config.path.clone();
+        self.warn(&config)?;
+        Ok(config)
+    }
+
+    /// Says what the configuration warns of, on stderr.
+    ///
+    /// # Errors
+    /// Where stderr cannot be written.
+    pub fn warn(&mut self, config: &Config) -> Result<(), CommandError> {
         for finding in &config.warnings {
-            let report = config::report::Report { path: path.clone(), findings: vec![finding.clone()] };
+            let report =
+                config::report::Report { path: config.path.clone(), findings: vec![finding.clone()] };
             self.out.note(report.to_string())?;
         }
-        Ok(config)
+        Ok(())
     }
 
     /// The configuration file.

@@ -6,6 +6,7 @@ pub mod completions;
 pub mod config;
 pub mod database;
 pub mod demo;
+pub mod dev;
 pub mod error;
 pub mod exit;
 pub mod explain;
@@ -53,6 +54,8 @@ pub struct Cli {
 pub enum Command {
     /// Show a lost reply that ends with one order and one receipt.
     Demo(demo::DemoArgs),
+    /// Run everything on this machine to try it, with faults on purpose.
+    Dev(dev::DevArgs),
     /// Be a supplier of the demo.
     #[command(hide = true)]
     DemoSupplier(demo::DemoSupplierArgs),
@@ -141,6 +144,7 @@ fn refuse_server(command: &Command, context: &Context<'_>) -> Result<(), Command
         Command::Check(_) => ("check", "it reads the configuration file, which a server does not hand out"),
         Command::Init(_) => ("init", "it writes files here"),
         Command::Serve(_) => ("serve", "it is the server; --listen says where"),
+        Command::Dev(_) => ("dev", "it is a server; --port says where"),
         Command::Demo(_) => ("demo", "it starts a server of its own"),
         Command::Completions(_) => ("completions", "it prints what this program knows"),
         Command::Explain(_) => {
@@ -170,6 +174,7 @@ fn refuse_server(command: &Command, context: &Context<'_>) -> Result<(), Command
 pub fn run(command: &Command, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     refuse_server(command, context)?;
     match command {
+        Command::Dev(args) => dev::run(args, context),
         Command::Demo(args) => demo::run(args, context),
         Command::DemoSupplier(args) => demo::run_supplier(args),
         Command::Init(args) => init::run(args, context),

@@ -1,11 +1,14 @@
 //! `counterfoil serve`
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use axum::Router;
 use clap::Args;
 use counterfoil::WorkerName;
+use counterfoil::destination::Destination;
 use counterfoil::executor::Executor;
 use counterfoil::http::HttpDestination;
 use counterfoil::ledger::{Ledger, LedgerOptions};
@@ -21,6 +24,7 @@ use super::exit::Exit;
 use super::globals::Context;
 use crate::api::App;
 use crate::api::listen::{self, Socket};
+use crate::config::report::Report;
 use crate::config::{self, Config, Database, Overrides};
 
 /// Run the server
@@ -73,10 +77,84 @@ const PURGED_AT_ONCE: u32 = 200;
 /// Where the configuration does not load, the ledger cannot be opened, or the address is taken.
 pub fn run(args: &ServeArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     args.put_over(context);
-    let config = context.config()?;
+    let stage = Plain { path: context.config_path().to_owned() };
+    let start = Start { paused: args.paused, until_input_ends: args.until_input_ends };
+    serve_on(&stage, start, context)
+}
+
+/// How a server starts and ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Start {
+    /// With all sends paused.
+    pub(super) paused: bool,
+    /// And ends when standard input does.
+    pub(super) until_input_ends: bool,
+}
+
+/// What one way of running a server has of its own.
+pub(super) trait Stage {
+    /// Reads the configuration, at the start and again after SIGHUP.
+    fn load(&self, overrides: &Overrides) -> Result<Config, Report>;
+
+    /// Listens.
+    async fn socket(&self, config: &Config) -> std::io::Result<Socket>;
+
+    /// What carries requests out.
+    fn destination(&self, real: HttpDestination) -> Arc<dyn Destination>;
+
+    /// What is served.
+    fn routes(&self, app: &App) -> Router;
+
+    /// Says that the server is ready at `place`.
+    async fn ready(
+        &self,
+        ledger: &Ledger,
+        place: &str,
+        context: &mut Context<'_>,
+    ) -> Result<(), CommandError>;
+}
+
+/// The server, and nothing else.
+struct Plain {
+    path: PathBuf,
+}
+
+impl Stage for Plain {
+    fn load(&self, overrides: &Overrides) -> Result<Config, Report> {
+        config::load(&self.path, overrides)
+    }
+
+    async fn socket(&self, config: &Config) -> std::io::Result<Socket> {
+        Socket::bind(&config.server.listen).await
+    }
+
+    fn destination(&self, real: HttpDestination) -> Arc<dyn Destination> {
+        Arc::new(real)
+    }
+
+    fn routes(&self, app: &App) -> Router {
+        crate::api::router(app.clone())
+    }
+
+    async fn ready(&self, _: &Ledger, place: &str, context: &mut Context<'_>) -> Result<(), CommandError> {
+        context.out.line(format!("ready on {place}"))
+    }
+}
+
+/// Runs a server on `stage` until it is told to end.
+///
+/// # Errors
+/// Where the configuration does not load, the ledger cannot be opened, or the address is taken.
+pub(super) fn serve_on(
+    stage: &impl Stage,
+    start: Start,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    let config = stage.load(&context.overrides)?;
+    context.warn(&config)?;
     log_to_stderr();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let ended = runtime.block_on(serve(&config, args, context));
+    let ended = runtime.block_on(serve(stage, &config, start, context));
     // Whatever still runs had its time; nothing of it can be recorded any more.
     runtime.shutdown_timeout(Duration::from_millis(100));
     ended
@@ -99,13 +177,18 @@ enum End {
     Failed(CommandError),
 }
 
-async fn serve(config: &Config, args: &ServeArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let mut ends = Ends::new(args.until_input_ends)?;
+async fn serve(
+    stage: &impl Stage,
+    config: &Config,
+    start: Start,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    let mut ends = Ends::new(start.until_input_ends)?;
     let mut hang_up = signal(SignalKind::hangup())?;
     let ledger = open(config).await?;
     let store = ledger.store().clone();
     warn_of_mark(store.mark_state(), context)?;
-    if args.paused {
+    if start.paused {
         let note = "started with --paused".to_owned();
         store.pause(PauseDraft { tool: None, scope: None, by: "serve".to_owned(), note }).await?;
     }
@@ -119,9 +202,9 @@ async fn serve(config: &Config, args: &ServeArgs, context: &mut Context<'_>) -> 
         })?;
     // The name of this process's evidence chains is new for every process.
     let worker = WorkerName::parse(store.writer())?;
-    let executor = Executor::new(ledger.clone(), Arc::new(destination), worker);
+    let executor = Executor::new(ledger.clone(), stage.destination(destination), worker);
     let app = App::new(executor.clone(), config.limits);
-    let socket = Socket::bind(&config.server.listen).await.map_err(|error| {
+    let socket = stage.socket(config).await.map_err(|error| {
         CommandError::environment(format!("cannot listen: {error}"), "choose another address with --listen")
     })?;
     let place = socket.place();
@@ -131,11 +214,12 @@ async fn serve(config: &Config, args: &ServeArgs, context: &mut Context<'_>) -> 
         async move { executor.carry_on().await }
     });
     let purging = tokio::spawn(purge(ledger.clone(), config.server.retention_interval));
-    let listening = tokio::spawn(listen::serve(socket, app.clone(), stop.clone(), CALLS_END_WITHIN));
-    context.out.line(format!("ready on {place}"))?;
+    let listening =
+        tokio::spawn(listen::serve(socket, app.clone(), stage.routes(&app), stop.clone(), CALLS_END_WITHIN));
+    stage.ready(&ledger, &place, context).await?;
     context.out.flush()?;
 
-    let end = wait_for_end(&mut ends, &mut hang_up, &ledger, config, context).await;
+    let end = wait_for_end(&mut ends, &mut hang_up, &ledger, stage, context).await;
     app.drain();
     stop.cancel();
     purging.abort();
@@ -274,14 +358,14 @@ async fn wait_for_end(
     ends: &mut Ends,
     hang_up: &mut Signal,
     ledger: &Ledger,
-    config: &Config,
+    stage: &impl Stage,
     context: &mut Context<'_>,
 ) -> End {
     loop {
         tokio::select! {
             () = ends.next() => return End::Asked,
             _ = hang_up.recv() => {
-                let said = match reload(ledger, config, &context.overrides).await {
+                let said = match reload(ledger, stage, &context.overrides).await {
                     Ok(1) => "reloaded: 1 tool".to_owned(),
                     Ok(tools) => format!("reloaded: {tools} tools"),
                     Err(error) => format!("{error:#}"),
@@ -297,8 +381,8 @@ async fn wait_for_end(
 }
 
 /// Reads the tools again, all or nothing. What concerns the server itself stays until it is started again.
-async fn reload(ledger: &Ledger, before: &Config, overrides: &Overrides) -> anyhow::Result<usize> {
-    let config = config::load(&before.path, overrides).map_err(|report| {
+async fn reload(ledger: &Ledger, stage: &impl Stage, overrides: &Overrides) -> anyhow::Result<usize> {
+    let config = stage.load(overrides).map_err(|report| {
         anyhow!("the tools stay as they were: the configuration does not load\n{report}")
     })?;
     ledger.declare(tools(&config)).await.map_err(|error| anyhow!("the tools stay as they were: {error}"))?;

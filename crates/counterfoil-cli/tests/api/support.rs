@@ -12,6 +12,7 @@ use counterfoil::store::Token;
 use counterfoil::{Account, Principal, Timestamp, WorkerName};
 use counterfoil_cli::api::App;
 use counterfoil_cli::api::listen::{Socket, serve};
+use counterfoil_cli::api::router;
 use counterfoil_cli::config::{self, Config, Listen, Overrides};
 use counterfoil_cli::secret;
 use serde_json::{Value, json};
@@ -109,7 +110,7 @@ impl House {
         let socket = Socket::bind(&Listen::Tcp("127.0.0.1:0".parse().unwrap())).await.unwrap();
         let address = socket.place().strip_prefix("http://").unwrap().parse().unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(serve(socket, app.clone(), stop.clone(), Duration::from_secs(2)));
+        tokio::spawn(serve(socket, app.clone(), router(app.clone()), stop.clone(), Duration::from_secs(2)));
         tokio::spawn({
             let executor = executor.clone();
             async move { executor.carry_on().await }

@@ -1,0 +1,259 @@
+//! `counterfoil dev` as a process: no file, no token to copy, faults on purpose, and one effect each, counted in the
+//! practice supplier's own database.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a helper that fails ends its test"
+)]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sim::supplier::{Effect, read_effects};
+use sim::wire::{Reply, exchange, read_reply};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+/// A server that ends with this value.
+struct Dev {
+    child: Child,
+    folder: tempfile::TempDir,
+    discovery: Value,
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        // One that has ended already is as good as killed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_counterfoil"));
+    command.current_dir(folder).arg("dev").args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+impl Dev {
+    fn start(arguments: &[&str]) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), arguments)
+    }
+
+    fn start_in(folder: tempfile::TempDir, arguments: &[&str]) -> Self {
+        let mut child = command(folder.path(), arguments).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("ready on http://127.0.0.1:") && line.contains("ledger"), "{line}");
+        let discovery = std::fs::read(folder.path().join(".counterfoil/dev.json")).unwrap();
+        let discovery = serde_json::from_slice(&discovery).unwrap();
+        Self { child, folder, discovery }
+    }
+
+    /// Ends it as Ctrl-C does, and gives its folder back.
+    fn end(mut self) -> tempfile::TempDir {
+        Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
+        assert!(self.child.wait().unwrap().success());
+        std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap())
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.text("url").strip_prefix("http://").unwrap().parse().unwrap()
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.discovery[name].as_str().unwrap()
+    }
+
+    async fn call(&self, method: &str, path: &str, body: &str) -> Reply {
+        let bearer = format!("Bearer {}", self.text("token"));
+        let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
+        exchange(self.address(), method, path, &headers, body.as_bytes()).await.unwrap()
+    }
+
+    async fn order(&self, id: &str) -> Value {
+        let body = json!({
+            "tool": "practice.create_order", "arguments": { "sku": id, "quantity": 2 }, "execute": true,
+        });
+        let reply = self.call("PUT", &format!("/v1/operations/{id}"), &body.to_string()).await;
+        assert_eq!(reply.status, 200, "{}", reply.value());
+        reply.value()
+    }
+
+    async fn arm(&self, fault: &str) {
+        let reply = self.call("POST", "/dev/faults", &json!({ "fault": fault }).to_string()).await;
+        assert_eq!((reply.status, reply.value()), (200, json!({ "armed": [fault] })));
+    }
+
+    async fn story(&self) -> String {
+        String::from_utf8(self.call("GET", "/dev/story", "").await.body).unwrap()
+    }
+
+    fn effects(&self) -> Vec<Effect> {
+        read_effects(&self.folder.path().join(".counterfoil/supplier.db")).unwrap()
+    }
+
+    fn effects_of(&self, id: &str) -> usize {
+        self.effects().iter().filter(|effect| effect.value()["sku"] == id).count()
+    }
+}
+
+#[tokio::test]
+async fn whatever_goes_wrong_on_purpose_there_is_one_order_and_one_receipt() {
+    let dev = Dev::start(&[]);
+    for (fault, told) in [
+        ("drop", "looked up: it is there; succeeded with reference"),
+        ("kill", "it is not there and cannot come any more"),
+        ("twice", "the call arrives twice at once, on purpose"),
+    ] {
+        dev.arm(fault).await;
+        let first = dev.order(fault).await;
+        let again = dev.order(fault).await;
+        assert_eq!(first["state"], "succeeded", "{first}");
+        assert_eq!(first["receipt"], again["receipt"]);
+        assert_eq!(again["replayed"], true);
+        assert_eq!(dev.effects_of(fault), 1);
+        let reference = first["receipt"]["reference"].as_str().unwrap();
+        let order = dev.effects().into_iter().find(|effect| effect.value()["sku"] == fault).unwrap();
+        assert_eq!(order.order, reference);
+        let story = dev.story().await;
+        assert!(story.contains(told), "{story}");
+    }
+    let portal = String::from_utf8(dev.call("GET", "/dev/orders", "").await.body).unwrap();
+    assert!(portal.contains("3 orders"), "{portal}");
+}
+
+#[tokio::test]
+async fn the_lines_in_the_docs_place_one_order() {
+    let dev = Dev::start(&[]);
+    let docs = include_str!("../../../docs/use/dev.md");
+    let block = docs.split("```").find(|block| block.contains("curl -s -X PUT")).unwrap();
+    for fault in [Some("drop"), None] {
+        if let Some(fault) = fault {
+            dev.arm(fault).await;
+        }
+        let pasted =
+            Command::new("bash").args(["-euc", block]).current_dir(dev.folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&pasted.stderr).into_owned();
+        let answer: Value = serde_json::from_slice(&pasted.stdout).unwrap_or_else(|_| panic!("{said}"));
+        assert_eq!(answer["state"], "succeeded", "{answer}");
+        assert_eq!(dev.effects().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn faults_by_chance_lose_nothing_either() {
+    let dev = Dev::start(&["--faults", "drop=0.6,twice=0.4,seed=7"]);
+    for number in 0..12 {
+        let id = format!("order-{number}");
+        assert_eq!(dev.order(&id).await["state"], "succeeded");
+        assert_eq!(dev.effects_of(&id), 1);
+    }
+    let story = dev.story().await;
+    assert!(story.contains("dropped on purpose") && story.contains("twice at once"), "{story}");
+}
+
+#[tokio::test]
+async fn a_key_arms_a_fault() {
+    let mut dev = Dev::start(&[]);
+    dev.child.stdin.as_mut().unwrap().write_all(b"xd?").unwrap();
+    let taken = async {
+        while dev.call("GET", "/dev/faults", "").await.value() != json!({ "armed": ["drop"] }) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), taken).await.expect("the key was not taken");
+    dev.order("by-key").await;
+    assert_eq!(dev.effects_of("by-key"), 1);
+    let story = dev.story().await;
+    assert!(story.contains("armed: drop the next reply") && story.contains("curl"), "{story}");
+}
+
+#[tokio::test]
+async fn tokens_receipts_and_ports_outlive_the_server() {
+    let dev = Dev::start(&[]);
+    let first = dev.order("kept").await;
+    let before = dev.discovery.clone();
+    let dev = Dev::start_in(dev.end(), &[]);
+    for same in ["url", "token", "approver_token", "supplier_port", "ledger"] {
+        assert_eq!(dev.discovery[same], before[same], "{same}");
+    }
+    let again = dev.order("kept").await;
+    assert_eq!((&again["receipt"], &again["replayed"]), (&first["receipt"], &json!(true)));
+    assert_eq!(dev.effects_of("kept"), 1);
+}
+
+#[tokio::test]
+async fn a_second_one_in_the_folder_is_refused_and_told_where_the_first_is() {
+    let dev = Dev::start(&[]);
+    let second = command(dev.folder.path(), &[]).output().unwrap();
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(said.contains("already runs in this folder") && said.contains("dev.json"), "{said}");
+    assert_eq!(dev.order("still-there").await["state"], "succeeded");
+}
+
+#[tokio::test]
+async fn the_tools_of_the_folders_file_are_there_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "[tools.\"mine.create\"]\naccounts = [\"kitchen\"]\n\
+                [tools.\"mine.create\".http]\nmethod = \"POST\"\nurl = \"http://127.0.0.1:9/mine\"\n\
+                [tools.\"mine.create\".recovery]\nkind = \"none\"\n";
+    std::fs::write(folder.path().join("counterfoil.toml"), text).unwrap();
+    let dev = Dev::start_in(folder, &[]);
+    let listed = dev.call("GET", "/v1/tools", "").await.value();
+    let names: Vec<&str> =
+        listed["items"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["mine.create", "practice.create_order"]);
+}
+
+/// A request with exactly these headers; a POST is the page's own form.
+async fn raw(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)]) -> Reply {
+    let body = if method == "POST" { "fault=drop" } else { "" };
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let text = format!("{method} {path} HTTP/1.1\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len());
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    read_reply(&mut stream).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_pages_answer_this_hosts_browser_alone() {
+    let dev = Dev::start(&[]);
+    dev.order("%3Cscript%3Ex").await;
+    let page = dev.call("GET", "/", "").await;
+    let text = String::from_utf8(page.body.clone()).unwrap();
+    assert_eq!(page.status, 200);
+    assert!(text.len() < 40_000 && text.contains("&lt;script&gt;") && !text.contains("<script"), "{text}");
+    assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
+    let own = dev.address().to_string();
+    let site = format!("http://{own}");
+    for (method, path, headers, status) in [
+        ("GET", "/", vec![("Host", "evil.example")], 403),
+        ("GET", "/dev/story", vec![("Host", "127.0.0.1.evil.example")], 403),
+        ("POST", "/dev/faults", vec![("Host", own.as_str()), ("Origin", "http://evil.example")], 403),
+        ("POST", "/dev/faults", vec![("Host", own.as_str()), ("Origin", "null")], 403),
+        ("POST", "/dev/faults", vec![("Host", own.as_str()), ("Origin", site.as_str())], 303),
+        ("GET", "/", vec![("Host", "localhost:8787")], 200),
+    ] {
+        let reply = raw(dev.address(), method, path, &headers).await;
+        assert_eq!(reply.status, status, "{method} {path} {headers:?}");
+    }
+    let armed = dev.call("GET", "/dev/faults", "").await.value();
+    assert_eq!(armed, json!({ "armed": ["drop"] }), "only the page's own form armed one");
+}
+
+#[test]
+fn faults_that_make_no_sense_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = command(folder.path(), &["--faults", "lose=0.1"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("there is no fault `lose`"));
+}
