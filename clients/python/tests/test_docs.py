@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil.testing import World
+from counterfoil.testing import DEFAULT_TOOLS, World
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -17,10 +17,18 @@ def blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.S | re.M)
 
 
-@pytest.mark.parametrize(("page", "least"), [("docs/use/python.md", 6), ("clients/python/README.md", 1)])
+def toml(page: Path) -> str:
+    """The tools that the page declares."""
+    return "".join(re.findall(r"^```toml\n(.*?)^```", page.read_text("utf-8"), re.S | re.M))
+
+
+@pytest.mark.parametrize(("page", "least"), [("docs/use/python.md", 7), ("clients/python/README.md", 1)])
 def test_the_blocks_of_a_page_run(page: str, least: int, w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    w.configure(DEFAULT_TOOLS + toml(ROOT / page))
+    w.restart()
     monkeypatch.setenv("COUNTERFOIL_URL", w.url)
     monkeypatch.setenv("COUNTERFOIL_TOKEN", w.token(["agent", "worker"], "app", "kitchen"))
+    monkeypatch.setenv("APP_DATABASE", str(w.database))
     found = blocks(ROOT / page)
     assert len(found) >= least
     names: dict[str, Any] = {"__name__": "page"}

@@ -4,9 +4,12 @@
 
 use counterfoil::caller::{Caller, Roles};
 use counterfoil::ledger::{Effect, LedgerOptions, NewOperation, TransactionError};
+use counterfoil::operation::{Body, ResultBody};
 use counterfoil::policy::Tool;
-use counterfoil::{Arguments, Ledger, OperationId, StoreError, ToolName};
+use counterfoil::{Arguments, Ledger, OperationId, StoreError, Task, ToolName};
+use rusqlite::types::Value as Cell;
 use rusqlite::{Connection, TransactionBehavior};
+use serde_json::{Value, json};
 
 struct World {
     _folder: tempfile::TempDir,
@@ -119,5 +122,75 @@ async fn an_effect_that_committed_by_itself_is_never_done_again() {
             assert!(matches!(again, Err(TransactionError::Unsettled(_))), "{more}: {again:?}");
             assert_eq!((world.items(), world.succeeded().await), (1, false), "{more}");
         }
+    }
+}
+
+/// Every client that writes these rows by itself is compared with them too.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rows_are_those_of_the_vectors() {
+    let mut world = World::new().await;
+    let new = NewOperation { task: Some(Task::parse("run-1").unwrap()), ..item() };
+    let transaction = world.database.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    let text = r#"{"total":0.10}"#.to_owned();
+    let result = ResultBody {
+        status: None,
+        content_type: Some("application/json".to_owned()),
+        size: text.len() as u64,
+        digest: "sha256:e08ae5df9337d85d21a23f07b4aedb294f34c616157d471b9a33a0fd0bcc7751".to_owned(),
+        truncated: false,
+        body: Some(Body::Json(text)),
+    };
+    let effect = Effect { reference: Some("item-1".to_owned()), result: Some(result) };
+    world.ledger.in_transaction(&transaction, &caller(), new, |_| Ok::<_, ()>(effect)).unwrap();
+    transaction.commit().unwrap();
+    let mut written = json!({
+        "operation": rows(&world.database, "SELECT * FROM counterfoil_operations")[0],
+        "evidence": rows(
+            &world.database,
+            "SELECT account, seq, at, kind, by_name, by_kind, operation_id, version, state, data \
+             FROM counterfoil_evidence WHERE account = 'kitchen' ORDER BY position",
+        ),
+    });
+    hide_instants(&mut written);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/door.json");
+    if std::env::var_os("UPDATE_ARTEFACTS").is_some() {
+        std::fs::write(path, format!("{written:#}\n")).unwrap();
+    }
+    let expected: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(written, expected, "UPDATE_ARTEFACTS=1 writes it anew; the clients must follow");
+}
+
+/// Rows as JSON, with the texts that are JSON taken apart.
+fn rows(database: &Connection, sql: &str) -> Vec<Value> {
+    let mut statement = database.prepare(sql).unwrap();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let found = statement.query_map([], |row| {
+        let cell = |(at, name): (usize, &String)| {
+            let value = match row.get(at)? {
+                Cell::Null => Value::Null,
+                Cell::Integer(number) => json!(number),
+                Cell::Real(number) => json!(number),
+                Cell::Text(text) if ["body", "result", "data"].contains(&name.as_str()) => {
+                    serde_json::from_str(&text).unwrap()
+                }
+                Cell::Text(text) => json!(text),
+                Cell::Blob(bytes) => json!(bytes),
+            };
+            Ok((name.clone(), value))
+        };
+        names.iter().enumerate().map(cell).collect::<rusqlite::Result<Value>>()
+    });
+    found.unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+fn hide_instants(value: &mut Value) {
+    match value {
+        Value::Object(members) => members.values_mut().for_each(hide_instants),
+        Value::Array(elements) => elements.iter_mut().for_each(hide_instants),
+        Value::Number(number) if number.as_i64().is_some_and(|number| number > 1_000_000_000_000) => {
+            *value = json!("instant");
+        }
+        Value::String(text) if text.starts_with("20") && text.ends_with('Z') => *value = json!("instant"),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

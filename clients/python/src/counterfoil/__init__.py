@@ -12,6 +12,7 @@ print(receipt.reference)
 
 from ._aclient import AsyncCounterfoil
 from ._client import Counterfoil
+from ._door import Effect
 from ._errors import ClaimLost, CounterfoilError, NotSent, Refused, Rejected, Unreachable, Unsettled
 from ._fingerprint import Arguments, fingerprint
 from ._json import InvalidArguments, RawJson
@@ -43,6 +44,7 @@ __all__ = [
     "Closed",
     "Counterfoil",
     "CounterfoilError",
+    "Effect",
     "Event",
     "Evidence",
     "InvalidArguments",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
 from . import _calls
 from ._calls import MAX_WAIT, Call, NotOurs
 from ._discovery import Place, discover
+from ._door import Effect, transaction
 from ._fingerprint import Arguments
 from ._json import Json, encode
 from ._settle import next_wait, seen, settled
@@ -40,16 +42,30 @@ class Counterfoil:
         *,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
-        self._place: Place = discover(url, token, account)
+        self._account = account
         self._timeout = timeout
+        self._nowhere: ValueError | None = None
+        try:
+            self._found: Place | None = discover(url, token, account)
+        except ValueError as error:
+            # Who names an account and nothing else may want the transaction door only, which needs no server.
+            if url is not None or token is not None or account is None:
+                raise
+            self._found, self._nowhere = None, error
 
     def __repr__(self) -> str:
-        return f"Counterfoil({self._place.url!r})"
+        return f"Counterfoil({self._found.url if self._found else None!r})"
 
     @property
     def account(self) -> str | None:
-        """The account that was named; the server takes it from the token."""
-        return self._place.account
+        """The account that was named; over HTTP the server takes it from the token."""
+        return self._account or (self._found.account if self._found else None)
+
+    @property
+    def _place(self) -> Place:
+        if self._found is None:
+            raise self._nowhere or ValueError("no server is named")
+        return self._found
 
     def _call(self, call: Call[T], timeout: float | None = None) -> T:
         return send(self._place, call, call.wait + (self._timeout if timeout is None else timeout))
@@ -275,6 +291,29 @@ class Counterfoil:
     def resume(self, tool: str, note: str) -> Tool:
         """Ends the pauses of a tool (role operator)."""
         return self._call(_calls.halt(tool, "resume", note))
+
+    def transaction(
+        self,
+        connection: sqlite3.Connection,
+        id: str,
+        tool: str,
+        arguments: Json | Arguments,
+        effect: Callable[[sqlite3.Connection], Effect | None],
+        *,
+        task: str | None = None,
+        accepted_by: Mapping[str, Any] | None = None,
+    ) -> Receipt:
+        """Does `effect` at most once, in the transaction that also keeps its receipt.
+
+        The application's own SQLite file is the ledger (`database` in `counterfoil.toml` names it), and `connection` is
+        the application's own. `effect(connection)` runs only if this operation has no receipt yet; it writes rows and
+        must neither commit nor roll back. If no transaction is open, one is begun and committed here; otherwise
+        everything commits or rolls back with the application's. No server is needed. The account is the one that
+        `Counterfoil(account=…)` was given.
+        """
+        return transaction(
+            connection, self.account, id, tool, arguments, effect, task=task, accepted_by=accepted_by
+        )
 
 
 def send(place: Place, call: Call[T], timeout: float) -> T:

@@ -39,13 +39,26 @@ class CounterfoilError(RuntimeError):
 class Rejected(CounterfoilError):
     """Nothing happened, and that is certain."""
 
-    def __init__(self, operation: Operation) -> None:
-        message = operation.next.message
-        super().__init__(message, sent="no", operation_id=operation.id)
-        self.operation = operation
+    def __init__(
+        self, message: str, *, code: str, detail: str | None, operation_id: str, operation: Operation | None = None
+    ) -> None:
+        super().__init__(message, sent="no", operation_id=operation_id)
         #: `destination_rejected`, `approval_denied`, `withdrawn`, `replaced`, `budget_exhausted` and so on.
-        self.code = operation.rejection.code if operation.rejection else "rejected"
-        self.detail = operation.rejection.detail if operation.rejection else None
+        self.code = code
+        self.detail = detail
+        self.operation = operation
+
+    @classmethod
+    def of(cls, operation: Operation) -> Rejected:
+        """What a rejected operation amounts to."""
+        rejection = operation.rejection
+        return cls(
+            operation.next.message,
+            code=rejection.code if rejection else "rejected",
+            detail=rejection.detail if rejection else None,
+            operation_id=operation.id,
+            operation=operation,
+        )
 
 
 class Unsettled(CounterfoilError):

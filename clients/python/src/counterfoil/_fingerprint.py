@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from ._json import MAX_DEPTH, InvalidArguments, Json, Node, encode, parse
 
-__all__ = ["Arguments", "canonical", "fingerprint"]
+__all__ = ["Arguments", "canonical", "differing_members", "digest_of_members", "digest_of_text", "fingerprint", "resolve"]
 
 #: The most bytes of arguments.
 MAX_BYTES = 256 * 1024
@@ -50,11 +50,56 @@ def fingerprint(tool: str, arguments: Json | Arguments, volatile: Iterable[str] 
 def canonical(tool: str, arguments: Json | Arguments, volatile: Iterable[str] = ()) -> str:
     """The text that is hashed."""
     held = Arguments.of(arguments)
-    omitted = {node.start for pointer in volatile if (node := _named(held.root, pointer)) is not None}
+    omitted = _omitted(held, volatile)
     pieces: list[str] = ['{"arguments":']
     _value(held.text, held.root, omitted, pieces)
     pieces += [',"tool":', _string(tool), "}"]
     return "".join(pieces)
+
+
+def digest_of_text(text: str) -> bytes:
+    """SHA-256 of a text."""
+    return hashlib.sha256(text.encode("utf-8")).digest()
+
+
+def digest_of_members(tool: str, arguments: Arguments, members: Iterable[str], volatile: Iterable[str]) -> str:
+    """As `fingerprint`, over the members that these pointers name and nothing else."""
+    omitted = _omitted(arguments, volatile)
+    named: dict[str, Node] = {}
+    for pointer in members:
+        node = resolve(arguments.root, pointer)
+        if node is not None:
+            named[pointer] = node
+    pieces: list[str] = ['{"guard":{']
+    for at, pointer in enumerate(sorted(named, key=lambda text: text.encode("utf-16-be"))):
+        pieces.append(("," if at else "") + _string(pointer) + ":")
+        _value(arguments.text, named[pointer], omitted, pieces)
+    pieces += ['},"tool":', _string(tool), "}"]
+    return "v1:" + digest_of_text("".join(pieces)).hex()
+
+
+def differing_members(mine: Arguments, theirs: Arguments, volatile: Iterable[str]) -> tuple[str, ...]:
+    """The names of the top-level members that differ, never their values."""
+    one, other = _members(mine, volatile), _members(theirs, volatile)
+    names = sorted(one.keys() | other.keys(), key=lambda name: name.encode("utf-8"))
+    return tuple(f"arguments.{name}" for name in names if one.get(name) != other.get(name))
+
+
+def _members(arguments: Arguments, volatile: Iterable[str]) -> dict[str, str]:
+    omitted = _omitted(arguments, volatile)
+    found: dict[str, str] = {}
+    for name, node in arguments.root.value:
+        if node.start not in omitted:
+            pieces: list[str] = []
+            _value(arguments.text, node, omitted, pieces)
+            found[name] = "".join(pieces)
+    return found
+
+
+def _omitted(arguments: Arguments, volatile: Iterable[str]) -> set[int]:
+    """The starts of the members that are left out: a start belongs to one value only."""
+    found = (_named(arguments.root, pointer) for pointer in volatile)
+    return {node.start for node in found if node is not None}
 
 
 def _value(text: str, node: Node, omitted: set[int], out: list[str]) -> None:
@@ -109,6 +154,20 @@ def _named(node: Node, pointer: str) -> Node | None:
             return None
         node = found
     return node.member(last)
+
+
+def resolve(node: Node, pointer: str) -> Node | None:
+    """The value that a JSON pointer names."""
+    if not pointer:
+        return node
+    if not pointer.startswith("/"):
+        return None
+    for part in pointer[1:].split("/"):
+        found = _step(node, part.replace("~1", "/").replace("~0", "~"))
+        if found is None:
+            return None
+        node = found
+    return node
 
 
 def _step(node: Node, part: str) -> Node | None:

@@ -41,7 +41,7 @@ def next_wait(time_left: float) -> float:
 def receipt(operation: Operation) -> Receipt | None:
     """The receipt of a success; raises `Rejected` for a certain failure; nothing while it is open."""
     if operation.state == "rejected":
-        raise Rejected(operation)
+        raise Rejected.of(operation)
     return operation.receipt if operation.state == "succeeded" else None
 
 

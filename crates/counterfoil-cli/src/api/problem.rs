@@ -303,18 +303,14 @@ impl IntoResponse for Problem {
             set(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.0.status == 401 {
-            let scheme = match self.0.code {
-                "bad-signature" => "Signature realm=\"counterfoil\"",
-                _ => "Bearer realm=\"counterfoil\"",
-            };
-            set(header::WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
+            set(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"counterfoil\""));
         }
         response
     }
 }
 
 /// A phrase as a sentence.
-pub(super) fn sentence(phrase: &str) -> String {
+fn sentence(phrase: &str) -> String {
     let mut characters = phrase.chars();
     let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();
     let end = if phrase.ends_with('.') { "" } else { "." };

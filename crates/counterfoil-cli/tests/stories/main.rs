@@ -37,5 +37,4 @@ mod restored;
 mod retention_and_authorization;
 mod syscalls;
 mod two_at_once;
-mod webhooks;
 mod wire;

@@ -88,7 +88,6 @@ impl Verb for Insert {
             subject: None,
             scope: None,
             bucket: None,
-            event: None,
         }
     }
 
@@ -275,7 +274,6 @@ impl Verb for Append {
             subject: None,
             scope: self.scope.as_deref(),
             bucket: self.bucket.as_ref().map(|(name, _)| name.as_str()),
-            event: None,
         }
     }
 

@@ -12,7 +12,6 @@ mod report;
 mod start;
 mod transaction;
 mod verdict;
-mod webhook;
 mod worker;
 
 pub use approval::{Approve, Deny, Withdraw};
@@ -25,5 +24,4 @@ pub use report::{Renew, Report, ReportReply};
 pub use start::{Begun, ByWorker, Offer, Start, StartReply};
 pub use transaction::{Enter, Entered, Finish};
 pub use verdict::{AddNote, Release, Resolve, Verdict, Words};
-pub use webhook::{Heard, MOST_WEBHOOKS, Said, Webhook};
 pub use worker::{Heartbeat, Outcome, Told};

@@ -133,7 +133,6 @@ impl Book {
             paused_for: Duration::ZERO,
             refusals: 0,
             bucket: None,
-            webhooks: counterfoil::snapshot::Webhooks::default(),
             restored: false,
             existing,
         }
