@@ -15,6 +15,7 @@ pub mod init;
 pub mod op;
 pub mod output;
 pub mod reference;
+pub mod review;
 pub mod serve;
 pub mod status;
 pub mod target;
@@ -67,6 +68,8 @@ pub enum Command {
     Check(check::CheckArgs),
     /// Show what needs attention now.
     Status(status::StatusArgs),
+    /// Work through what only a person can move.
+    Review(review::ReviewArgs),
     /// Explain a problem by its slug.
     Explain(explain::ExplainArgs),
     /// List tools, show what one promises, pause and resume their sends.
@@ -153,6 +156,7 @@ fn refuse_server(command: &Command, context: &Context<'_>) -> Result<(), Command
         Command::Config(_) => ("config schema", "it prints what this program knows"),
         Command::DemoSupplier(_)
         | Command::Status(_)
+        | Command::Review(_)
         | Command::Tool(_)
         | Command::Op(_)
         | Command::Token(_)
@@ -181,6 +185,7 @@ pub fn run(command: &Command, context: &mut Context<'_>) -> Result<Exit, Command
         Command::Serve(args) => serve::run(args, context),
         Command::Check(args) => check::run(args, context),
         Command::Status(args) => status::run(args, context),
+        Command::Review(args) => review::run(args, context),
         Command::Explain(args) => explain::run(args, context),
         Command::Tool(command) => tool::run(command, context),
         Command::Op(command) => op::run(command, context),

@@ -35,6 +35,7 @@ mod on_demand;
 mod reloads;
 mod restored;
 mod retention_and_authorization;
+mod review;
 mod syscalls;
 mod two_at_once;
 mod wire;

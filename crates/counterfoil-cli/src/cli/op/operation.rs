@@ -11,102 +11,113 @@ use crate::cli::output::{Output, quoted, visible};
 
 /// What is shown of an operation.
 #[derive(Debug, Deserialize)]
-pub(super) struct Operation {
-    pub(super) id: String,
-    pub(super) account: String,
-    pub(super) tool: String,
-    arguments: Box<RawValue>,
-    fingerprint: String,
-    pub(super) version: u64,
-    task: Option<String>,
-    distinct_from: Vec<String>,
-    accepted_by: Option<Box<RawValue>>,
-    pub(super) state: String,
-    pub(super) held: bool,
-    pub(super) next: Next,
-    approval: Approval,
-    attempts: Vec<Attempt>,
-    pub(super) receipt: Option<Receipt>,
-    rejection: Option<Rejection>,
-    closed: Option<Closed>,
-    recovery: Recovery,
-    replayed: bool,
-    duplicate_suspected: bool,
-    pub(super) created_at: String,
-    updated_at: String,
-    receipt_expires_at: Option<String>,
+pub(in crate::cli) struct Operation {
+    pub(in crate::cli) id: String,
+    pub(in crate::cli) account: String,
+    pub(in crate::cli) tool: String,
+    pub(in crate::cli) arguments: Box<RawValue>,
+    pub(in crate::cli) fingerprint: String,
+    pub(in crate::cli) version: u64,
+    pub(in crate::cli) task: Option<String>,
+    pub(in crate::cli) subject: Option<String>,
+    pub(in crate::cli) distinct_from: Vec<String>,
+    pub(in crate::cli) accepted_by: Option<Box<RawValue>>,
+    pub(in crate::cli) state: String,
+    pub(in crate::cli) held: bool,
+    pub(in crate::cli) next: Next,
+    pub(in crate::cli) approval: Approval,
+    pub(in crate::cli) attempts: Vec<Attempt>,
+    pub(in crate::cli) lookups: Vec<LookUp>,
+    pub(in crate::cli) policy_version: u32,
+    pub(in crate::cli) receipt: Option<Receipt>,
+    pub(in crate::cli) rejection: Option<Rejection>,
+    pub(in crate::cli) closed: Option<Closed>,
+    pub(in crate::cli) recovery: Recovery,
+    pub(in crate::cli) replayed: bool,
+    pub(in crate::cli) duplicate_suspected: bool,
+    pub(in crate::cli) created_at: String,
+    pub(in crate::cli) updated_at: String,
+    pub(in crate::cli) receipt_expires_at: Option<String>,
 }
 
 /// What happens next.
 #[derive(Debug, Deserialize)]
-pub(super) struct Next {
-    pub(super) action: String,
-    pub(super) at: Option<String>,
-    pub(super) operation: Option<String>,
-    pub(super) reason: Option<String>,
-    not_before: Option<String>,
-    message: String,
+pub(in crate::cli) struct Next {
+    pub(in crate::cli) action: String,
+    pub(in crate::cli) at: Option<String>,
+    pub(in crate::cli) operation: Option<String>,
+    pub(in crate::cli) reason: Option<String>,
+    pub(in crate::cli) not_before: Option<String>,
+    pub(in crate::cli) message: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Approval {
-    required: bool,
-    by: Option<String>,
-    at: Option<String>,
-    expires_at: Option<String>,
+pub(in crate::cli) struct Approval {
+    pub(in crate::cli) required: bool,
+    pub(in crate::cli) by: Option<String>,
+    pub(in crate::cli) at: Option<String>,
+    pub(in crate::cli) expires_at: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Attempt {
-    number: u32,
-    started_at: String,
-    outcome: Option<String>,
-    settled: bool,
-    marker: Option<String>,
-    status: Option<u16>,
-    error: Option<String>,
-    key: Option<String>,
-    reference: Option<String>,
+pub(in crate::cli) struct Attempt {
+    pub(in crate::cli) number: u32,
+    pub(in crate::cli) started_at: String,
+    pub(in crate::cli) outcome: Option<String>,
+    pub(in crate::cli) settled: bool,
+    pub(in crate::cli) marker: Option<String>,
+    pub(in crate::cli) status: Option<u16>,
+    pub(in crate::cli) error: Option<String>,
+    pub(in crate::cli) key: Option<String>,
+    pub(in crate::cli) reference: Option<String>,
+}
+
+/// One question put to the destination.
+#[derive(Debug, Deserialize)]
+pub(in crate::cli) struct LookUp {
+    pub(in crate::cli) began_at: String,
+    pub(in crate::cli) answer: String,
+    pub(in crate::cli) counts: bool,
 }
 
 /// What proves success.
 #[derive(Debug, Deserialize)]
-pub(super) struct Receipt {
-    pub(super) reference: Option<String>,
-    result: Option<ResultShown>,
-    source: String,
-    recorded_at: String,
-    truncated: bool,
+pub(in crate::cli) struct Receipt {
+    pub(in crate::cli) reference: Option<String>,
+    pub(in crate::cli) result: Option<ResultShown>,
+    pub(in crate::cli) source: String,
+    pub(in crate::cli) recorded_at: String,
+    pub(in crate::cli) truncated: bool,
 }
 
 #[derive(Debug, Deserialize)]
-struct ResultShown {
-    status: Option<u16>,
-    body: Option<Box<RawValue>>,
+pub(in crate::cli) struct ResultShown {
+    pub(in crate::cli) status: Option<u16>,
+    pub(in crate::cli) body: Option<Box<RawValue>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Rejection {
-    code: String,
-    detail: Option<String>,
+pub(in crate::cli) struct Rejection {
+    pub(in crate::cli) code: String,
+    pub(in crate::cli) detail: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Closed {
-    by: String,
-    at: String,
-    note: String,
+pub(in crate::cli) struct Closed {
+    pub(in crate::cli) by: String,
+    pub(in crate::cli) at: String,
+    pub(in crate::cli) note: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Recovery {
-    kind: String,
-    send_allowed_until: Option<String>,
+pub(in crate::cli) struct Recovery {
+    pub(in crate::cli) kind: String,
+    pub(in crate::cli) send_allowed_until: Option<String>,
 }
 
 impl Operation {
     /// Reads the representation.
-    pub(super) fn read(body: &str) -> Result<Self, CommandError> {
+    pub(in crate::cli) fn read(body: &str) -> Result<Self, CommandError> {
         serde_json::from_str(body).map_err(|_| {
             CommandError::new(
                 Kind::Environment,
@@ -148,7 +159,7 @@ impl Operation {
     }
 
     /// State, and whether a person must move it, in one word or two.
-    pub(super) fn standing(&self) -> String {
+    pub(in crate::cli) fn standing(&self) -> String {
         let held = if self.held { ", held" } else { "" };
         let replayed = if self.replayed { ", replayed" } else { "" };
         let doubt = if self.duplicate_suspected { ", duplicate suspected" } else { "" };
@@ -191,20 +202,25 @@ impl Operation {
         if self.attempts.is_empty() {
             return Ok(());
         }
+        out.line("")?;
+        self.print_attempts(out)
+    }
+
+    /// Every attempt, one in a row.
+    pub(in crate::cli) fn print_attempts(&self, out: &mut Output<'_>) -> Result<(), CommandError> {
         let mut table = vec![
             ["ATTEMPT", "STARTED", "OUTCOME", "NO EFFECT", "SENT", "STATUS", "KEY OR REFERENCE", "ERROR"]
                 .map(str::to_owned)
                 .to_vec(),
         ];
         table.extend(self.attempts.iter().map(Attempt::row));
-        out.line("")?;
         out.table(&table)
     }
 }
 
 impl Next {
     /// What happens next, in words.
-    pub(super) fn told(&self) -> String {
+    pub(in crate::cli) fn told(&self) -> String {
         let Self { action, at, operation, reason, not_before: _, message } = self;
         let mut told = action.clone();
         for (before, part) in [(" ", operation), (" at ", at)] {
@@ -221,7 +237,7 @@ impl Next {
 }
 
 impl Receipt {
-    fn told(&self) -> String {
+    pub(in crate::cli) fn told(&self) -> String {
         let reference = self.reference.as_deref().unwrap_or("no reference");
         format!("{reference}, from {} at {}", self.source, self.recorded_at)
     }
@@ -256,6 +272,11 @@ impl Approval {
 }
 
 impl Attempt {
+    /// The key or reference that was sent.
+    pub(in crate::cli) fn sent_as(&self) -> Option<&str> {
+        self.key.as_deref().or(self.reference.as_deref())
+    }
+
     /// Whether it is certain that this attempt had no effect and cannot get one.
     fn no_effect(&self) -> &'static str {
         match (self.settled, self.outcome.as_deref()) {
@@ -274,24 +295,39 @@ impl Attempt {
             self.no_effect().to_owned(),
             or_dash(self.marker.as_deref()),
             self.status.map_or_else(|| "-".to_owned(), |status| status.to_string()),
-            or_dash(self.key.as_deref().or(self.reference.as_deref())),
+            or_dash(self.sent_as()),
             or_dash(self.error.as_deref()),
         ]
     }
 }
 
 /// Names and values, one under the other.
-pub(super) struct Rows(Vec<(String, String)>);
+#[derive(Default)]
+pub(in crate::cli) struct Rows(Vec<(String, String)>);
 
 impl Rows {
-    fn add(&mut self, name: &str, value: impl Into<String>) {
+    pub(in crate::cli) fn add(&mut self, name: &str, value: impl Into<String>) {
         self.0.push((visible(name), visible(&value.into())));
     }
 
-    fn some(&mut self, name: &str, value: Option<impl Into<String>>) {
+    pub(in crate::cli) fn some(&mut self, name: &str, value: Option<impl Into<String>>) {
         if let Some(value) = value {
             self.add(name, value);
         }
+    }
+
+    /// A row whose value can be shown as it is.
+    pub(in crate::cli) fn add_shown(&mut self, name: &str, value: &str) {
+        self.0.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Prints every row alike.
+    pub(in crate::cli) fn print_plain(&self, out: &mut Output<'_>) -> Result<(), CommandError> {
+        let width = self.0.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        for (name, value) in &self.0 {
+            out.line(format!("{name:<width$}  {value}"))?;
+        }
+        Ok(())
     }
 
     /// The first row is the title: its name is not aligned with the others.

@@ -69,10 +69,14 @@ pub(super) fn of(report: &Report, found: &Collected, globals: &Globals) -> Vec<A
         );
         add(why, say(&line.account, "op show --evidence", Some(&line.id)));
     }
+    if let Some(first) = report.reminders().first() {
+        let why = format!("{} reminders are due, the oldest of {}.", report.reminders().len(), first.id);
+        add(why, say(&first.account, "review", None));
+    }
     for group in report.held() {
         let why = format!(
             "{} held for {}: look at the destination whether it happened. `op resolve` records what you find, \
-             `op release` lets later ones with the same action pass.",
+             `op release` lets later ones with the same action pass; `review` asks about one after the other.",
             group.count, group.tool
         );
         add(why, say(&group.oldest.account, "op show --evidence", Some(&group.oldest.id)));

@@ -1,16 +1,20 @@
 //! What the status screen is made from: the operations that are not over, and the pauses.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use counterfoil::Account;
+use counterfoil::{Account, Clock as _, OperationId, SystemClock};
 
 use crate::cli::audit::mark_name;
-use crate::cli::error::CommandError;
+use crate::cli::error::{CommandError, Kind};
+use crate::cli::review::notes::Notes;
 use crate::cli::target::{Target, with_query};
 use crate::cli::tool::body::{Pause, ToolBody};
 
 /// Pages that are read of one list: beyond 10 000 operations the screen says "at least".
 const PAGES: usize = 50;
+
+/// Operations of one account whose evidence is read for a reminder.
+const REMINDED: usize = 200;
 
 /// Items of one page.
 const PAGE: &str = "200";
@@ -33,6 +37,8 @@ pub(super) struct Collected {
     pub(super) open: Vec<Open>,
     /// Whether there are more than were read.
     pub(super) more: bool,
+    /// Reminders that are due, of what waits for a person; the oldest first.
+    pub(super) reminders: Vec<Reminder>,
     /// Pauses in force, with the tool, or none for everything.
     pub(super) pauses: Vec<(Option<String>, Pause)>,
 }
@@ -50,6 +56,17 @@ pub(super) struct Open {
     pub(super) duplicate_suspected: bool,
     pub(super) next: Next,
     pub(super) attempts: Vec<Attempt>,
+}
+
+/// A person asked to be reminded of it, and the time has come.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Reminder {
+    pub(super) id: String,
+    pub(super) account: String,
+    pub(super) tool: String,
+    pub(super) due_since: String,
+    /// What was written down last.
+    pub(super) note: Option<String>,
 }
 
 /// What happens next to it.
@@ -79,6 +96,7 @@ impl Collected {
             in_doubt: false,
             open: Vec::new(),
             more: false,
+            reminders: Vec::new(),
             pauses: Vec::new(),
         };
         found.pauses = pauses(target).await?;
@@ -89,15 +107,19 @@ impl Collected {
                     None => here.ledger().store().accounts().await?,
                 };
                 for account in &accounts {
-                    found.add(&Target::Here(here.of_account(account.clone()))).await?;
+                    let target = Target::Here(here.of_account(account.clone()));
+                    found.add(&target).await?;
+                    found.remind(&target, Some(account.as_str())).await?;
                 }
                 found.accounts = Some(accounts.iter().map(ToString::to_string).collect());
                 found.mark = Some(mark_name(here.ledger().store().mark_state()));
             }
             None => {
                 found.add(target).await?;
+                found.remind(target, None).await?;
             }
         }
+        found.reminders.sort_by(|a, b| (&a.due_since, &a.id).cmp(&(&b.due_since, &b.id)));
         found.in_doubt = found.pauses.iter().any(|(_, pause)| pause.note == OLDER_THAN_MARK);
         if found.mark == Some("missing") {
             for (_, pause) in found.pauses.iter_mut().filter(|(_, pause)| pause.note == OLDER_THAN_MARK) {
@@ -109,6 +131,37 @@ impl Collected {
             .sort_by(|a, b| (&a.created_at, &a.account, &a.id).cmp(&(&b.created_at, &b.account, &b.id)));
         found.open.dedup_by(|a, b| (&a.account, &a.id) == (&b.account, &b.id));
         Ok(found)
+    }
+
+    /// Reads what people wrote down about what waits for them, the oldest first. Whoever may not read evidence sees the
+    /// screen without reminders.
+    async fn remind(&mut self, target: &Target, account: Option<&str>) -> Result<(), CommandError> {
+        let now = SystemClock::default().now();
+        let mut waiting: Vec<&Open> = self
+            .open
+            .iter()
+            .filter(|open| open.held || open.duplicate_suspected)
+            .filter(|open| account.is_none_or(|account| open.account == account))
+            .collect();
+        waiting.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
+        waiting.dedup_by(|a, b| a.id == b.id);
+        for open in waiting.into_iter().take(REMINDED) {
+            let notes = match Notes::read(target, &OperationId::parse(&open.id)?).await {
+                Ok(notes) => notes,
+                Err(error) if error.kind == Kind::Refused => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            if let Some(since) = notes.remind_at.filter(|_| notes.is_due(now)) {
+                self.reminders.push(Reminder {
+                    id: open.id.clone(),
+                    account: open.account.clone(),
+                    tool: open.tool.clone(),
+                    due_since: since.to_string(),
+                    note: notes.newest_text().map(str::to_owned),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Unresolved are those with an attempt; prepared ones without may still wait for somebody.

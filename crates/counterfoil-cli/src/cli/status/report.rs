@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::advice::{self, Advice};
-use super::collect::{Collected, Open};
+use super::collect::{Collected, Open, Reminder};
 use crate::cli::error::CommandError;
 use crate::cli::globals::Globals;
-use crate::cli::output::{Output, visible};
+use crate::cli::output::{Output, shortened, visible};
+
+/// The most characters of a note on the screen.
+const NOTE_SHOWN: usize = 80;
 
 /// What needs attention.
 #[derive(Debug, Serialize)]
@@ -28,6 +31,8 @@ pub(super) struct Report {
     oldest_unknown: Option<Line>,
     /// What only a person can move, by tool.
     held: Vec<Group>,
+    /// What somebody asked to be reminded of, where the time has come.
+    reminders: Vec<Reminder>,
     /// What waits for an approval, by tool.
     approvals: Vec<Group>,
     /// Where more than one effect may exist.
@@ -125,6 +130,7 @@ impl Report {
             more: found.more,
             oldest_unknown: lines(&|operation| operation.state == "unknown").into_iter().next(),
             held,
+            reminders: found.reminders.clone(),
             approvals,
             duplicates_suspected,
             paused: found.pauses.iter().map(pause).collect(),
@@ -147,6 +153,10 @@ impl Report {
 
     pub(super) fn held(&self) -> &[Group] {
         &self.held
+    }
+
+    pub(super) fn reminders(&self) -> &[Reminder] {
+        &self.reminders
     }
 
     pub(super) fn approvals(&self) -> &[Group] {
@@ -192,6 +202,8 @@ impl Report {
         };
         let heads = ["TOOL", "COUNT", "OLDEST", "SINCE", "REASON"];
         section(out, "HELD", &heads, self.held.iter().map(group).collect())?;
+        let reminders = self.reminders.iter().map(Reminder::row).collect();
+        section(out, "REMINDERS DUE", &["ID", "ACCOUNT", "TOOL", "SINCE", "NOTE"], reminders)?;
         section(out, "APPROVALS WANTED", &heads, self.approvals.iter().map(group).collect())?;
         let duplicates = self.duplicates_suspected.iter().map(Line::row).collect();
         section(out, "DUPLICATES SUSPECTED", &["ID", "ACCOUNT", "TOOL", "SINCE", "NEXT"], duplicates)?;
@@ -232,6 +244,13 @@ impl Line {
             None => self.next.clone(),
         };
         vec![self.id.clone(), self.account.clone(), self.tool.clone(), self.created_at.clone(), next]
+    }
+}
+
+impl Reminder {
+    fn row(&self) -> Vec<String> {
+        let note = self.note.as_deref().map_or_else(|| "-".to_owned(), |note| shortened(note, NOTE_SHOWN));
+        vec![self.id.clone(), self.account.clone(), self.tool.clone(), self.due_since.clone(), note]
     }
 }
 

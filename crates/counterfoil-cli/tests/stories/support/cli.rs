@@ -42,6 +42,63 @@ pub(crate) fn spawn(folder: &Path, arguments: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts")
 }
 
+/// A command that somebody talks to: what it has said so far, and its standard input.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    child: Child,
+    input: std::process::ChildStdin,
+    said: std::sync::Arc<std::sync::Mutex<String>>,
+    reader: std::thread::JoinHandle<()>,
+}
+
+impl Talk {
+    /// Starts a command.
+    #[track_caller]
+    pub(crate) fn begin(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
+        let (input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let said = std::sync::Arc::<std::sync::Mutex<String>>::default();
+        let heard = said.clone();
+        let reader = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let mut more = [0_u8; 4096];
+            while let Ok(count @ 1..) = std::io::Read::read(&mut output, &mut more) {
+                bytes.extend_from_slice(&more[..count]);
+                *heard.lock().unwrap() = String::from_utf8_lossy(&bytes).into_owned();
+            }
+        });
+        Self { child, input, said, reader }
+    }
+
+    /// Says a line.
+    #[track_caller]
+    pub(crate) fn say(&mut self, line: &str) {
+        std::io::Write::write_all(&mut self.input, format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    /// Waits until it has said this.
+    #[track_caller]
+    pub(crate) fn hears(&self, text: &str) {
+        let heard = super::eventually_or(|| self.said.lock().unwrap().contains(text).then_some(()));
+        assert!(heard.is_some(), "never {text:?}: {}", self.said.lock().unwrap());
+    }
+
+    /// Says nothing more and waits for its end.
+    #[track_caller]
+    pub(crate) fn end(self) -> Output {
+        drop(self.input);
+        self.reader.join().unwrap();
+        let ended = self.child.wait_with_output().expect("the command ends");
+        let said = self.said.lock().unwrap().clone();
+        Output {
+            code: ended.status.code().unwrap_or(-1),
+            stdout: said,
+            stderr: String::from_utf8_lossy(&ended.stderr).into_owned(),
+        }
+    }
+}
+
 /// Waits for a command.
 #[track_caller]
 pub(crate) fn finish(child: Child) -> Output {

@@ -8,7 +8,7 @@ mod ledger;
 mod server;
 mod world;
 
-pub(crate) use cli::{finish, spawn};
+pub(crate) use cli::{Talk, command, finish, spawn};
 pub(crate) use client::{Answer, Api};
 pub(crate) use clock::Clock;
 pub(crate) use config::{Setup, ToolText};
