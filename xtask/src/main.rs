@@ -1,6 +1,7 @@
 //! Chores of the repository: `cargo xtask CHORE`.
 
 mod bench;
+mod dist;
 mod mutants;
 mod tidy;
 
@@ -19,6 +20,8 @@ enum Chore {
     Tidy,
     /// Changes one line of the decision functions at a time and shows that the tests go red.
     Mutants(mutants::Mutants),
+    /// Makes the archive, the Python wheel and their checksums.
+    Dist(dist::Dist),
     /// Measures the ledger, and beside it what the machine itself can do.
     Bench(bench::Options),
 }
@@ -26,6 +29,7 @@ enum Chore {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().chore {
         Chore::Tidy => tidy::run(),
+        Chore::Dist(dist) => dist.run(),
         Chore::Bench(options) => bench::run(&options),
         Chore::Mutants(chore) => chore.run(),
     }
