@@ -6,6 +6,7 @@
 //! * [`raw`]: a listener that records exactly the bytes it was sent.
 //! * [`auditor`]: compares what the ledger claims with what the supplier did.
 //! * [`seed`]: a small generator, so that a run can be repeated from its seed.
+//! * `simulator` (with the feature of that name): the whole product on a virtual clock, from a seed.
 //! * [`wire`]: the little HTTP/1.1 that the above share, with a client for tests.
 //!
 //! Every server here binds `127.0.0.1`, runs on a thread and a runtime of its own, and stops when
@@ -17,5 +18,7 @@ mod host;
 pub mod proxy;
 pub mod raw;
 pub mod seed;
+#[cfg(feature = "simulator")]
+pub mod simulator;
 pub mod supplier;
 pub mod wire;

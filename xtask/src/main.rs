@@ -3,6 +3,7 @@
 mod bench;
 mod dist;
 mod mutants;
+mod sim;
 mod tidy;
 
 use clap::{Parser, Subcommand};
@@ -24,6 +25,8 @@ enum Chore {
     Dist(dist::Dist),
     /// Measures the ledger, and beside it what the machine itself can do.
     Bench(bench::Options),
+    /// Simulates the product on a virtual clock, from a seed.
+    Sim(sim::Options),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -31,6 +34,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Tidy => tidy::run(),
         Chore::Dist(dist) => dist.run(),
         Chore::Bench(options) => bench::run(&options),
+        Chore::Sim(options) => sim::run(&options),
         Chore::Mutants(chore) => chore.run(),
     }
 }

@@ -12,6 +12,7 @@ use crate::id::OperationId;
 use crate::operation::{Approval, AttemptOutcome, Operation, RejectionCode};
 use crate::policy::{ApprovalRule, Tool};
 use crate::recovery::HoldReason;
+use crate::safeguard::Safeguard;
 use crate::state::{Open, State, Waiting};
 use crate::time::Timestamp;
 
@@ -135,7 +136,7 @@ pub fn send_allowed(
     {
         let closed = [context.stored, current].into_iter().any(|tool| {
             let until = tool.recovery.send_allowed_until(operation.attempts_under_key());
-            until.is_some_and(|until| at.plus(facts.send_window()) >= until)
+            until.is_some_and(|until| at.plus(facts.send_window()) >= until) && Safeguard::KeyWindow.stands()
         });
         if closed {
             return Err(HoldReason::WindowClosed);
@@ -208,6 +209,7 @@ pub fn asks(operation: &Operation, facts: &Tool) -> bool {
 pub fn approval_need(operation: &Operation, facts: &Tool, current: &Tool, now: Timestamp) -> ApprovalNeed {
     match (&operation.approval, asks(operation, facts)) {
         (_, false) => ApprovalNeed::No,
+        (_, true) if !Safeguard::ApprovalAtStart.stands() => ApprovalNeed::No,
         (None, true) => ApprovalNeed::Wanted,
         (Some(approval), true) => {
             // What was approved is where the stored declaration sends to, as long as the one in force says the same.
@@ -436,6 +438,10 @@ fn prepared_step(operation: &Operation, waiting: &Waiting, context: &Context<'_>
         ApprovalNeed::No => {}
         ApprovalNeed::Wanted => return NextStep::because(Action::Approve, "approval-required"),
         ApprovalNeed::Expired => return NextStep::because(Action::Approve, "approval-expired"),
+        // What was sent stays bound to where it went: no approval can send it there again.
+        ApprovalNeed::Void if operation.started() => {
+            return NextStep::because(Action::Review, HoldReason::ApprovalVoid.label());
+        }
         ApprovalNeed::Void => return NextStep::because(Action::Approve, "destination-changed"),
     }
     match (operation.wish, context.paused) {
@@ -451,6 +457,14 @@ fn prepared_step(operation: &Operation, waiting: &Waiting, context: &Context<'_>
             NextStep { at: Some(at), ..NextStep::because(Action::Retry, reason) }
         }
     }
+}
+
+/// Until when an attempt that a person allowed outside the budget may be made: it waits as long as an operation that
+/// never started, and not for ever.
+#[must_use]
+pub fn allowed_until(operation: &Operation, facts: &Tool) -> Option<Timestamp> {
+    let last = operation.attempts.last().filter(|_| operation.another_allowed)?;
+    Some(last.started_at.plus(facts.retention))
 }
 
 /// When the operation should be looked at next by whoever carries work on; `None` where only a caller, a person or a
@@ -486,7 +500,8 @@ fn step_due_at(operation: &Operation, facts: &Tool) -> Option<Timestamp> {
             let lapse = match operation.started() {
                 false => Some(operation.created_at.plus(facts.retention)),
                 true if operation.another_allowed => {
-                    facts.recovery.send_allowed_until(operation.attempts_under_key())
+                    let forgotten = facts.recovery.send_allowed_until(operation.attempts_under_key());
+                    [forgotten, allowed_until(operation, facts)].into_iter().flatten().min()
                 }
                 true => Spent::by(&operation.attempts, Duration::ZERO).ends_at(&facts.budget),
             };

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::fingerprint::Arguments;
 use crate::id::Account;
-use crate::operation::{AttemptOutcome, LookUpAnswer, Marker, ResultBody};
+use crate::operation::{Attempt, AttemptOutcome, LookUpAnswer, Marker, Operation, ResultBody};
 use crate::policy::{Meaning, Tool};
+use crate::safeguard::Safeguard;
 use crate::time::Timestamp;
 
 /// What the sender of one attempt found.
@@ -123,6 +124,55 @@ pub struct Made {
     pub bucket: Option<String>,
     /// The request itself.
     pub request: Box<dyn std::any::Any + Send>,
+}
+
+/// What the last check before the first byte looks at: local facts only, so that nothing can come between it and the
+/// write.
+#[derive(Clone, Copy, Debug)]
+pub struct LastLook {
+    /// The process is shutting down.
+    pub stopping: bool,
+    /// The monotonic clock.
+    pub monotonic: Duration,
+    /// On that clock: no first byte from here on.
+    pub deadline: Duration,
+    /// Store time.
+    pub now: Timestamp,
+    /// The same in store time: a host that slept has a monotonic clock that did not count it.
+    pub send_before: Timestamp,
+    /// Sends are paused, as last read.
+    pub paused: bool,
+    /// The ledger failed.
+    pub failed: bool,
+}
+
+impl LastLook {
+    /// Whether the first byte may go out now.
+    ///
+    /// # Errors
+    /// Why not, in fixed words.
+    pub fn may_write(&self) -> Result<(), &'static str> {
+        let late = self.monotonic >= self.deadline || self.now >= self.send_before;
+        if self.stopping {
+            Err("stopped before the first byte: shutting down")
+        } else if late && Safeguard::SendBefore.stands() {
+            Err("stopped before the first byte: too late for this attempt")
+        } else if self.paused && Safeguard::PauseAtFirstByte.stands() {
+            Err("stopped before the first byte: paused")
+        } else if self.failed {
+            Err("stopped before the first byte: the ledger failed")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// How long after its commit an attempt may put off its first byte: as long as its window, and as its approval.
+#[must_use]
+pub fn first_byte_within(operation: &Operation, attempt: &Attempt) -> Duration {
+    let window = attempt.send_before.since(attempt.started_at);
+    let approved_for = operation.approval.as_ref().map(|given| given.expires_at.since(attempt.started_at));
+    approved_for.map_or(window, |left| left.min(window))
 }
 
 /// The last check before the first byte is handed to a connection.

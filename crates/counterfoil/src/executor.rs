@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::caller::Caller;
-use crate::destination::{Destination, Finding, Gate, Made};
+use crate::destination::{Destination, Finding, Gate, LastLook, Made, first_byte_within};
 use crate::error::{Error, Refusal, StoreError};
 use crate::id::{Account, FencingToken, OperationId, ToolName, WorkerName};
 use crate::ledger::{Ledger, NewOperation, Read};
@@ -286,14 +286,11 @@ impl Executor {
         let Some(attempt) = operation.attempts.iter().find(|attempt| attempt.number == number) else {
             return;
         };
-        let window = attempt.send_before.since(attempt.started_at);
-        let approved_for =
-            operation.approval.as_ref().map(|given| given.expires_at.since(attempt.started_at));
         // Remembered for the miss that may settle it one day; other tools have none.
         if view.tool.recovery.miss_can_count() {
             self.waited(&operation.account, &operation.id, operation.attempts.len());
         }
-        let deadline = since + approved_for.map_or(window, |left| left.min(window));
+        let deadline = since + first_byte_within(operation, attempt);
         let sending = Sending {
             executor: self.clone(),
             account: operation.account.clone(),
@@ -552,19 +549,17 @@ impl Gate for Checks {
     fn may_write(&self) -> Result<(), &'static str> {
         let inner = &self.executor.inner;
         self.executor.pass("connected_unchecked");
-        if inner.stopping.is_cancelled() {
-            Err("stopped before the first byte: shutting down")
-        } else if inner.ledger.clock().monotonic() >= self.deadline
-            || inner.ledger.clock().now() >= self.send_before
-        {
-            Err("stopped before the first byte: too late for this attempt")
-        } else if self.executor.paused(&self.tool, self.scope.as_deref()) {
-            Err("stopped before the first byte: paused")
-        } else if inner.ledger.store().poisoned() {
-            Err("stopped before the first byte: the ledger failed")
-        } else {
-            Ok(())
+        let clock = inner.ledger.clock();
+        LastLook {
+            stopping: inner.stopping.is_cancelled(),
+            monotonic: clock.monotonic(),
+            deadline: self.deadline,
+            now: clock.now(),
+            send_before: self.send_before,
+            paused: self.executor.paused(&self.tool, self.scope.as_deref()),
+            failed: inner.ledger.store().poisoned(),
         }
+        .may_write()
     }
 }
 

@@ -89,6 +89,7 @@ pub mod queue;
 pub mod random;
 pub mod reconcile;
 pub mod recovery;
+pub mod safeguard;
 pub mod secret_shapes;
 pub mod snapshot;
 pub mod state;

@@ -9,8 +9,9 @@ use crate::policy::Tool;
 use crate::recovery::{HoldReason, Recovery};
 use crate::time::Timestamp;
 
-/// How long the first look-up may take before a person is asked without it.
-pub const FIRST_ANSWER: Duration = Duration::from_secs(5);
+/// How long the first look-up may take before a person is asked without it: with a pass each second, well within the
+/// five seconds in which a person is asked about what nothing can settle.
+pub const FIRST_ANSWER: Duration = Duration::from_secs(3);
 
 /// What look-ups still have to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +64,10 @@ pub fn outlook(
     });
     let differs = asked.last().is_some_and(|newest| newest.answer == LookUpAnswer::Differs);
     let undecidable = !can_count && (final_at.is_none() || missed_for_good);
-    let held = over || differs || (bothers && undecidable);
+    let next = Some(next).filter(|next| !over && *next < over_at);
+    let held = next.is_none() || differs || (bothers && undecidable);
     Some(Outlook {
-        next: Some(next).filter(|next| !over && *next < over_at),
+        next,
         hold: held.then(|| reason(&asked, facts, why)),
     })
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::keys::KeyFormat;
 use crate::operation::{Attempt, AttemptOutcome};
 use crate::pointer::Pointer;
+use crate::safeguard::Safeguard;
 use crate::time::{Timestamp, millis};
 
 /// The life of a request that is assumed where the destination remembers keys or references and none is declared.
@@ -349,7 +350,7 @@ impl Recovery {
     #[must_use]
     pub fn miss_can_count(&self) -> bool {
         match self {
-            Self::LookUp(facts) => facts.authoritative,
+            Self::LookUp(facts) => facts.authoritative || !Safeguard::Authoritative.stands(),
             Self::IdempotencyKey(_) | Self::UniqueReference(_) | Self::Transaction | Self::None(_) => false,
         }
     }
@@ -393,6 +394,7 @@ impl Recovery {
     ) -> Result<(), HoldReason> {
         if let Some(until) = self.send_allowed_until(attempts)
             && now.plus(send_window) >= until
+            && Safeguard::KeyWindow.stands()
         {
             return Err(HoldReason::WindowClosed);
         }
@@ -409,6 +411,7 @@ impl Recovery {
                 true => Err(HoldReason::ConflictOpen),
                 false => Ok(()),
             },
+            Self::LookUp(_) | Self::None(_) | Self::Transaction if !Safeguard::Unprotected.stands() => Ok(()),
             Self::LookUp(_) => Err(HoldReason::NotProtected),
             Self::None(_) | Self::Transaction => Err(HoldReason::NoRecovery),
         }
@@ -426,6 +429,9 @@ impl Recovery {
             Self::UniqueReference(facts) => (facts.request_lifetime, Duration::ZERO, facts.skew),
             Self::Transaction => return None,
         };
+        if !Safeguard::Quiescence.stands() {
+            return Some(last);
+        }
         Some(last.plus(lifetime).plus(queue).plus(skew))
     }
 
@@ -442,7 +448,8 @@ impl Recovery {
         else {
             return false;
         };
-        self.miss_can_count() && began_at > final_at && waited > final_at.since(last)
+        let passed = waited > final_at.since(last) || !Safeguard::BothClocks.stands();
+        self.miss_can_count() && began_at > final_at && passed
     }
 }
 
@@ -450,6 +457,7 @@ impl KeyFacts {
     /// Whether the destination's memory of the key covers what may have happened so far.
     fn protects(&self, attempts: &[Attempt]) -> Result<(), HoldReason> {
         match self.stored_errors {
+            StoredErrors::All | StoredErrors::SuccessOnly if !Safeguard::StoredErrors.stands() => Ok(()),
             StoredErrors::Reruns => Ok(()),
             // A lost reply may have been a failure that left something behind and was not stored.
             StoredErrors::SuccessOnly if self.rolls_back => Ok(()),

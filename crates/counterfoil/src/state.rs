@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::Principal;
 use crate::operation::{Claim, Receipt, Rejection, RejectionCode};
 use crate::recovery::HoldReason;
+use crate::safeguard::Safeguard;
 use crate::time::Timestamp;
 
 /// What is known of an operation.
@@ -345,7 +346,9 @@ pub fn next(state: &State, facts: Facts, event: &Event) -> Result<Next, IllegalE
             State::Prepared(_) | State::Succeeded(_) | State::Rejected(_) => illegal,
         },
         Event::Refused(rejection) => match state {
-            State::InProgress(_) | State::Unknown(_) if facts.others_unsettled == 0 => {
+            State::InProgress(_) | State::Unknown(_)
+                if facts.others_unsettled == 0 || !Safeguard::RefusalNeedsAllSettled.stands() =>
+            {
                 Ok(becomes(State::Rejected(rejection.clone())))
             }
             State::InProgress(_) => Ok(becomes(State::Unknown(Open::default()))),

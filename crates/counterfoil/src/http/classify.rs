@@ -9,6 +9,7 @@ use crate::json;
 use crate::operation::{Body, Marker, ResultBody};
 use crate::pointer::Pointer;
 use crate::policy::{Meaning, OutcomeRule, Tool};
+use crate::safeguard::Safeguard;
 use crate::time::Timestamp;
 
 /// The most bytes of a body that are kept; of a larger one the digest and size are.
@@ -239,7 +240,8 @@ const TABLE: &[(u16, ByStatus)] = &[
 
 /// 4xx refuses the request as such; everything else proves nothing.
 fn other_status(status: u16) -> ByStatus {
-    ByStatus::Fixed(if (400..500).contains(&status) { Meaning::Rejected } else { Meaning::Unknown })
+    let refuses = (400..500).contains(&status) || (status >= 500 && !Safeguard::ServerErrors.stands());
+    ByStatus::Fixed(if refuses { Meaning::Rejected } else { Meaning::Unknown })
 }
 
 fn by_status(answer: &Answer, document: Option<Document<'_>>, first_send: bool, key_sent: bool) -> Said {

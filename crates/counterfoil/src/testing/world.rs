@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backoff::BucketLevel;
-use crate::decide::PauseReason;
+use crate::decide::{self, PauseReason};
 use crate::error::Refusal;
 use crate::guard::{self, Peer, Stage};
 use crate::id::{Account, OperationId, ToolName};
 use crate::operation::{Distinct, Operation};
-use crate::policy::Tool;
+use crate::policy::{Tool, stricter};
+use crate::safeguard::Safeguard;
 use crate::snapshot::{
-    Changes, Declarations, EvidenceDraft, Existing, Grave, Link, Needs, PauseDraft, Snapshot, Verb, Write,
+    Changes, Declarations, EvidenceDraft, Existing, Grave, Link, Needs, PauseDraft, Snapshot, Verb, View,
+    Write,
 };
 use crate::time::Timestamp;
 
@@ -74,6 +76,11 @@ impl World {
         self.now
     }
 
+    /// Sets store time, as a clock that is set does.
+    pub fn set_time(&mut self, now: Timestamp) {
+        self.now = now;
+    }
+
     /// Lets time pass.
     pub fn advance(&mut self, duration: Duration) {
         self.now = self.now.plus(duration);
@@ -110,6 +117,27 @@ impl World {
     /// Every operation.
     pub fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.operations.values()
+    }
+
+    /// An operation with its `next`, as any face shows it.
+    ///
+    /// # Errors
+    /// As [`Snapshot::view`].
+    pub fn view(&self, account: &Account, id: &OperationId) -> Result<View, Refusal> {
+        self.snapshot(&Needs::of(account, id), self.declared()).view()
+    }
+
+    /// When somebody should look at an operation next, as a store keeps it.
+    #[must_use]
+    pub fn due_at(&self, account: &Account, id: &OperationId) -> Option<Timestamp> {
+        let operation = self.operation(account, id)?;
+        let stored = self.policies.get(&(operation.tool.clone(), operation.policy_version))?;
+        let current = self.tools.get(&operation.tool).filter(|version| **version != operation.policy_version);
+        let current = current.and_then(|version| self.policies.get(&(operation.tool.clone(), *version)));
+        match current {
+            None => decide::due_at(operation, stored),
+            Some(current) => decide::due_at(operation, &stricter(stored, current)),
+        }
     }
 
     /// All evidence, oldest first.
@@ -221,6 +249,7 @@ impl World {
         self.operations
             .values()
             .filter(|other| other.account == *needs.account && other.tool == *tool)
+            .filter(|other| other.unresolved() || other.released.is_some())
             .filter(|other| {
                 let all =
                     versions.iter().copied().flatten().chain([other.policy_version]).filter_map(declared);
@@ -304,7 +333,8 @@ impl World {
         assert!(operation.is_some() || evidence.is_empty(), "evidence without its operation");
         match operation {
             Some(Write::Insert(row)) => {
-                let used = self.tombstones.contains_key(&key) || self.operations.contains_key(&key);
+                let used = Safeguard::Tombstone.stands()
+                    && (self.tombstones.contains_key(&key) || self.operations.contains_key(&key));
                 assert!(!used, "an ID began anew");
                 self.operations.insert(key.clone(), *row);
             }

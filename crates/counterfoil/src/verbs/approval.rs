@@ -118,6 +118,13 @@ impl Approve {
         };
         draft.operation.approval =
             Some(decide::approval_by(&self.caller.principal, &draft.operation, bound, context.now));
+        // What was sent stays bound to where it went. If that is no longer where the tool goes, a yes changes nothing,
+        // and nobody is told that it did.
+        if decide::approval_need(&draft.operation, &facts, current, context.now) == ApprovalNeed::Void
+            && draft.operation.started()
+        {
+            return Err(Refusal::WrongState(draft.operation.state.label()));
+        }
         let data = json!({
             "fingerprint": self.fingerprint.to_string(),
             "acknowledges": self.acknowledges.as_ref().map(OperationId::as_str),

@@ -16,6 +16,7 @@ use crate::id::{Account, FencingToken, OperationId, WorkerName};
 use crate::operation::{Claim, LOOK_UPS_KEPT, LookUp, LookUpAnswer, Receipt, ReceiptSource};
 use crate::policy::Tool;
 use crate::recovery::HoldReason;
+use crate::safeguard::Safeguard;
 use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb, View};
 use crate::state::{Event, Open, State};
 use crate::time::Timestamp;
@@ -227,12 +228,13 @@ impl LookUpReport {
         let open = matches!(&draft.operation.state, State::Unknown(_));
         let current = open && draft.operation.fence == self.fence;
         // While the clocks disagree nobody can say how long was waited: a hit settles, a miss does not.
+        let began_at = if Safeguard::BeganAfter.stands() { self.began_at } else { context.now };
         let counts = current
             && context.paused != Some(PauseReason::Clock)
             && self.looked.answer == LookUpAnswer::Absent
             && !self.looked.scope_changed
             && !draft.operation.duplicate_suspected
-            && facts.recovery.miss_counts(&draft.operation.attempts, self.began_at, self.waited);
+            && facts.recovery.miss_counts(&draft.operation.attempts, began_at, self.waited);
         self.keep(draft, context, counts);
         if self.looked.answer == LookUpAnswer::Found && !self.looked.scope_changed {
             let receipt = Receipt {

@@ -6,12 +6,13 @@ use serde_json::json;
 
 use super::draft::{Draft, rejection, state_data};
 use crate::backoff::Spent;
-use crate::decide::{self, ApprovalNeed, Context, Plan};
+use crate::decide::{self, Context, Plan};
 use crate::error::Refusal;
 use crate::id::{Account, OperationId};
 use crate::operation::{AttemptOutcome, RejectionCode};
 use crate::policy::Tool;
 use crate::recovery::HoldReason;
+use crate::safeguard::Safeguard;
 use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb, View};
 use crate::state::{AfterSettled, Event, Open, State, Waiting};
 
@@ -72,6 +73,9 @@ pub(super) fn pass(draft: &mut Draft, context: &Context<'_>, random: u64) -> Res
                 (claim.fence, json!({ "worker": claim.worker, "fencing_token": claim.fence }));
             draft.apply(&Event::LeaseExpired, None)?;
             draft.attempt_went_silent(fence);
+            if !Safeguard::LeaseProvesNothing.stands() {
+                draft.settle_all();
+            }
             draft.note("lease_expired", Actor::Rule, data);
             replan(draft, context, &facts, None, random)
         }
@@ -113,7 +117,8 @@ fn remind(draft: &mut Draft, context: &Context<'_>) {
 /// budget, never outside what the destination can bear.
 pub(super) fn may_send_now(draft: &Draft, context: &Context<'_>, facts: &Tool) -> bool {
     let spent = Spent::by(&draft.operation.attempts, context.paused_for);
-    (draft.operation.another_allowed || spent.allows(&facts.budget, context.now))
+    let budgeted = spent.allows(&facts.budget, context.now) || !Safeguard::Budget.stands();
+    (draft.operation.another_allowed || budgeted)
         && decide::send_allowed(&draft.operation, facts, context, context.now).is_ok()
 }
 
@@ -197,13 +202,16 @@ fn lapse(draft: &mut Draft, context: &Context<'_>, facts: &Tool) -> Result<(), R
     let undecided = decide::asks(operation, facts)
         && operation.approval.is_none()
         && now >= operation.created_at.plus(facts.approval_expires);
-    let current = context.current.map_or(facts, |(_, current)| current);
-    let ran_out = decide::approval_need(operation, facts, current, now) == ApprovalNeed::Expired;
+    // Also one that is void by now: nothing can start under it either.
+    let ran_out = decide::asks(operation, facts)
+        && operation.approval.as_ref().is_some_and(|given| now >= given.expires_at);
+    let over = decide::allowed_until(operation, facts).is_some_and(|until| now >= until);
     let code = if undecided || ran_out {
         RejectionCode::ApprovalExpired
     } else if !operation.started() && now >= operation.created_at.plus(facts.retention) {
         RejectionCode::NotStarted
-    } else if operation.started() && context.paused.is_none() && !may_send_now(draft, context, facts) {
+    } else if over || operation.started() && context.paused.is_none() && !may_send_now(draft, context, facts)
+    {
         RejectionCode::BudgetExhausted
     } else {
         return Ok(());

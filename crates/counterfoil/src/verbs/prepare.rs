@@ -16,6 +16,7 @@ use crate::operation::{Distinct, Operation};
 use crate::pointer::Pointer;
 use crate::policy::Tool;
 use crate::recovery::Recovery;
+use crate::safeguard::Safeguard;
 use crate::snapshot::{
     Actor, Changes, Decided, Declarations, EvidenceDraft, Existing, Link, Needs, Snapshot, Verb, View,
 };
@@ -111,7 +112,7 @@ impl Prepare {
         if sorted(&self.distinct_from) != sorted(&operation.distinct_declared) {
             differs.push("distinct_from".to_owned());
         }
-        match differs.is_empty() {
+        match differs.is_empty() || !Safeguard::Fingerprint.stands() {
             true => Ok(()),
             false => Err(Refusal::OperationIdReused { differs, stage: Peer::from(operation).stage }),
         }
@@ -196,7 +197,7 @@ impl Prepare {
             settled_since: None,
         };
         let blockers = guard::blockers(candidate, &snapshot.peers);
-        if !blockers.is_empty() {
+        if !blockers.is_empty() && Safeguard::TaskGuardAtPrepare.stands() {
             return Err(Refusal::ActionUnresolved { blockers: blockers.into_iter().cloned().collect() });
         }
         let operation = self.operation(version, distinct_from, snapshot);
@@ -325,6 +326,7 @@ impl Verb for Prepare {
         let mut decided = match &snapshot.existing {
             Existing::Nothing => self.create(snapshot),
             Existing::Operation(operation) => self.existing(snapshot, operation),
+            Existing::Tombstone(_) if !Safeguard::Tombstone.stands() => self.create(snapshot),
             Existing::Tombstone(grave) => {
                 self.caller.may_use(&grave.tool)?;
                 self.caller.may_use(&self.tool)?;

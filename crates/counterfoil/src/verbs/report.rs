@@ -15,6 +15,7 @@ use crate::operation::{
     Attempt, AttemptOutcome, Claim, Marker, Operation, Receipt, ReceiptSource, RejectionCode,
 };
 use crate::policy::{Meaning, Tool};
+use crate::safeguard::Safeguard;
 use crate::snapshot::{Actor, Decided, Declarations, Needs, PauseDraft, RefusalCount, Snapshot, Verb, View};
 use crate::state::{Event, Open, State};
 use crate::time::Timestamp;
@@ -106,6 +107,9 @@ impl Report {
         if self.repeats(operation, attempt) {
             return Standing::Repeat;
         }
+        if !Safeguard::FenceOnReports.stands() {
+            return Standing::Current;
+        }
         // While no newer claim was granted, an answer that was read after callers were told that there was none is
         // classified as if it had come in time.
         let newest = operation.fence == self.fence;
@@ -135,7 +139,7 @@ impl Report {
     /// it never sent it, unless it said before that it did.
     fn moves_late(&self, attempt: &Attempt) -> bool {
         match self.finding.outcome() {
-            AttemptOutcome::Succeeded => true,
+            AttemptOutcome::Succeeded => Safeguard::LateProof.stands(),
             AttemptOutcome::NotSent => {
                 attempt.marker != Some(Marker::BytesWritten)
                     && attempt.outcome != Some(AttemptOutcome::Succeeded)
@@ -181,6 +185,9 @@ impl Report {
                 Event::EndedWithoutEffect(after)
             }
             Meaning::Rejected => Event::Refused(rejection(RejectionCode::DestinationRejected, context.now)),
+            Meaning::DuplicateOfOurs if !Safeguard::ConflictMeansLookUp.stands() => {
+                Event::Refused(rejection(RejectionCode::DestinationRejected, context.now))
+            }
             Meaning::Pending | Meaning::DuplicateOfOurs | Meaning::Unknown => {
                 Event::Unconfirmed(Open::default())
             }

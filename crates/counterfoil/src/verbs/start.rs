@@ -18,6 +18,7 @@ use crate::id::{Account, OperationId, Principal, WorkerName};
 use crate::operation::{Attempt, AttemptOutcome, Claim};
 use crate::policy::Tool;
 use crate::recovery::HoldReason;
+use crate::safeguard::Safeguard;
 use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb, View};
 use crate::state::{Event, Open, State, Waiting};
 use crate::stated::Stated;
@@ -207,7 +208,8 @@ pub(super) fn begin(
         return Ok(Begun::NotNow);
     }
     let due = not_before.is_none_or(|at| context.now >= at);
-    if context.paused.is_some() || operation.duplicate_suspected || operation.released.is_some() || !due {
+    let paused = context.paused.is_some() && Safeguard::PauseAtStart.stands();
+    if paused || operation.duplicate_suspected || operation.released.is_some() || !due {
         return Ok(Begun::NotNow);
     }
     if repeat && look_up_due(draft, context, &facts, random) {
@@ -271,6 +273,9 @@ fn changed_request(draft: &Draft, context: &Context<'_>, offer: &Offer) -> Optio
         )
         | None => true,
     });
+    if !Safeguard::Scope.stands() {
+        return None;
+    }
     if reached.is_some_and(|reached| reached.scope != offer.scope || context.scope_changed()) {
         Some(HoldReason::ScopeChanged)
     } else if first.is_some_and(|first| first.request_digest != offer.request_digest) {
@@ -282,6 +287,9 @@ fn changed_request(draft: &Draft, context: &Context<'_>, offer: &Offer) -> Optio
 
 /// The task guard at a start. What it holds back is recorded on the operation and ends its wish.
 pub(super) fn held_back(draft: &mut Draft, snapshot: &Snapshot, context: &Context<'_>) -> Option<Begun> {
+    if !Safeguard::TaskGuardAtStart.stands() {
+        return None;
+    }
     let operation = &draft.operation;
     let blockers: Vec<Peer> =
         guard::blockers(decide::candidate(operation), &snapshot.peers).into_iter().cloned().collect();

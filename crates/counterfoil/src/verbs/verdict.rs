@@ -14,6 +14,7 @@ use crate::id::OperationId;
 use crate::operation::{Attempt, Decision, Operation, Receipt, ReceiptSource, RejectionCode};
 use crate::policy::Tool;
 use crate::recovery::{HoldReason, Recovery};
+use crate::safeguard::Safeguard;
 use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb, View};
 use crate::state::{Closed, Event, State, Waiting};
 use crate::time::Timestamp;
@@ -219,7 +220,7 @@ impl Resolve {
         };
         let lingers = lingers_until(operation, context.now);
         let in_doubt = context.paused == Some(PauseReason::Clock);
-        if context.now <= bound || in_doubt || lingers.is_some() {
+        if (context.now <= bound || in_doubt || lingers.is_some()) && Safeguard::PersonWaits.stands() {
             return Err(Refusal::TooEarly {
                 not_before: Some(lingers.map_or(bound, |until| until.max(bound))),
             });

@@ -1,0 +1,252 @@
+//! The declarations of an episode, and destinations that honour them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use counterfoil::id::ToolName;
+use counterfoil::keys::KeyFormat;
+use counterfoil::pointer::Pointer;
+use counterfoil::policy::{
+    ApprovalRule, BodyKind, BodyMatch, Bucket, Budget, Carrier, HttpDeclaration, Meaning, OutcomeRule,
+    QueryMode, Tool,
+};
+use counterfoil::recovery::{
+    KeyFacts, LookUpBy, LookUpFacts, LookUpRequest, NoneFacts, Place, Recovery, ReferenceFacts, StoredErrors,
+};
+
+use super::site::{Class, Site};
+use crate::seed::Seed;
+
+const SECOND: i64 = 1_000;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+/// The clock difference that every declaration allows for.
+pub(super) const SKEW: Duration = Duration::from_secs(60);
+
+/// A tool of the episode.
+pub(super) struct Plan {
+    /// What is declared now.
+    pub(super) tool: Tool,
+    /// Its destination.
+    pub(super) site: Site,
+    /// Whether it is declared at all.
+    pub(super) declared: bool,
+    /// The most attempts that any of its declarations allowed.
+    pub(super) attempts: u32,
+    /// The vendor account that its credential belongs to.
+    pub(super) vendor: u8,
+    /// Since when its sends stand still.
+    pub(super) paused_since: Option<i64>,
+}
+
+fn span(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+}
+
+fn some(seed: &mut Seed, of: &[i64]) -> i64 {
+    seed.pick(of).copied().unwrap_or_default()
+}
+
+fn pointer(text: &str) -> Pointer {
+    Pointer::parse(text).unwrap()
+}
+
+/// The scope of a vendor account.
+pub(super) fn scope(vendor: u8) -> String {
+    format!("vendor-{vendor}")
+}
+
+fn look_up() -> LookUpBy {
+    LookUpBy::Http(Box::new(LookUpRequest {
+        method: "GET".to_owned(),
+        url: "http://127.0.0.1:9/orders?client_reference={reference}".to_owned(),
+        found: pointer("/orders/0/id"),
+        count: None,
+        must_match: Vec::new(),
+    }))
+}
+
+/// A tool of this class, with facts drawn from the seed.
+pub(super) fn plan(number: usize, class: Class, seed: &mut Seed) -> Plan {
+    let mut site = Site::new(class);
+    site.faults = u32::try_from(some(seed, &[0, 60, 200, 400])).unwrap_or(0);
+    let recovery = recovery(class, &mut site, seed);
+    let budget = Budget {
+        attempts: u32::try_from(2 + seed.below(5)).unwrap_or(2),
+        elapsed: span(some(seed, &[MINUTE, 15 * MINUTE, 40 * MINUTE])),
+        first_delay: span(some(seed, &[100, 500, 2 * SECOND])),
+        max_delay: span(some(seed, &[10 * SECOND, MINUTE])),
+    };
+    let name = ToolName::parse(&format!("supplier-{number}.order")).unwrap();
+    let carrier = match class {
+        Class::Transaction => Carrier::Transaction,
+        Class::Key | Class::Reference | Class::LookUp | Class::Search | Class::Nothing => {
+            Carrier::Http(Box::new(http(number, seed)))
+        }
+    };
+    let mut tool = Tool { budget, ..Tool::new(name, carrier, recovery) };
+    tool.lease = span(some(seed, &[5 * SECOND, 30 * SECOND, MINUTE]));
+    tool.retention = span(some(seed, &[26 * HOUR, 72 * HOUR]));
+    if seed.chance(250) && class != Class::Transaction {
+        tool.approval = ApprovalRule::Required;
+        tool.approval_expires = span(some(seed, &[2 * MINUTE, HOUR, 24 * HOUR]));
+    }
+    if class == Class::Reference {
+        tool.outcomes = vec![OutcomeRule {
+            status: Some(409),
+            body: Some(BodyMatch {
+                pointer: pointer("/error/code"),
+                equals: "already_exists".to_owned(),
+            }),
+            means: Meaning::DuplicateOfOurs,
+        }];
+    }
+    let attempts = tool.budget.attempts;
+    Plan { tool, site, declared: true, attempts, vendor: 1, paused_since: None }
+}
+
+fn http(number: usize, seed: &mut Seed) -> HttpDeclaration {
+    let bucket = seed.chance(150).then_some(Bucket { rate_milli: 1_000, burst: 3 });
+    HttpDeclaration {
+        method: "POST".to_owned(),
+        url: format!("http://127.0.0.1:9/{number}/orders"),
+        body: BodyKind::Json,
+        path_only: Vec::new(),
+        headers: BTreeMap::new(),
+        query: QueryMode::Refuse,
+        scope: Some(scope(1)),
+        destination: bucket.map(|_| format!("bucket-{number}")),
+        bucket,
+        timeout: span(some(seed, &[SECOND, 5 * SECOND, 20 * SECOND])),
+        linger: span(some(seed, &[0, 10 * SECOND, MINUTE])),
+        receipt_reference: Some(pointer("/id")),
+        allow_private: true,
+    }
+}
+
+fn recovery(class: Class, site: &mut Site, seed: &mut Seed) -> Recovery {
+    let lifetime = some(seed, &[30 * SECOND, 2 * MINUTE, 15 * MINUTE]);
+    let long = seed.chance(30);
+    let lookup_for = span(if long { 24 * HOUR } else { some(seed, &[10 * MINUTE, 30 * MINUTE, HOUR]) });
+    let place = Place::Header("Idempotency-Key".to_owned());
+    match class {
+        Class::Transaction => Recovery::Transaction,
+        Class::Key => {
+            site.memory = Some(some(seed, &[20 * MINUTE, 2 * HOUR, 24 * HOUR]));
+            site.lifetime = Some(lifetime);
+            let errors = [StoredErrors::All, StoredErrors::SuccessOnly, StoredErrors::Reruns];
+            site.stored_errors = seed.pick(&errors).copied().unwrap_or_default();
+            site.rolls_back = seed.chance(500);
+            site.copies = site.stored_errors != StoredErrors::SuccessOnly || site.rolls_back;
+            Recovery::IdempotencyKey(KeyFacts {
+                key: place,
+                key_format: KeyFormat::Hex32,
+                key_max_len: None,
+                retention: site.memory.map(span).unwrap_or_default(),
+                request_lifetime: span(lifetime),
+                stored_errors: site.stored_errors,
+                rolls_back: site.rolls_back,
+                skew: SKEW,
+                lookup: seed.chance(300).then(look_up),
+                lookup_for,
+            })
+        }
+        Class::Reference => {
+            site.memory = seed.chance(400).then(|| some(seed, &[HOUR, 24 * HOUR]));
+            site.lifetime = Some(lifetime);
+            site.copies = true;
+            Recovery::UniqueReference(ReferenceFacts {
+                reference: place,
+                key_format: KeyFormat::Hex32,
+                key_max_len: None,
+                unique_for: site.memory.map(span),
+                request_lifetime: span(lifetime),
+                skew: SKEW,
+                lookup: seed.chance(800).then(look_up),
+                lookup_for,
+            })
+        }
+        Class::LookUp => {
+            let bounded = seed.chance(800);
+            site.lifetime = bounded.then_some(lifetime);
+            site.queue = some(seed, &[0, 0, 20 * SECOND, 3 * MINUTE]);
+            Recovery::LookUp(LookUpFacts {
+                reference: place,
+                key_format: KeyFormat::Hex32,
+                key_max_len: None,
+                lookup: look_up(),
+                authoritative: true,
+                request_lifetime: bounded.then(|| span(lifetime)),
+                queue_time: span(site.queue),
+                skew: SKEW,
+                lookup_for,
+            })
+        }
+        Class::Search => {
+            let bounded = seed.chance(500);
+            site.lifetime = bounded.then_some(lifetime);
+            site.lag = some(seed, &[SECOND, 5 * MINUTE, 2 * HOUR]);
+            Recovery::LookUp(LookUpFacts {
+                reference: place,
+                key_format: KeyFormat::Hex32,
+                key_max_len: None,
+                lookup: look_up(),
+                authoritative: false,
+                request_lifetime: bounded.then(|| span(lifetime)),
+                queue_time: Duration::ZERO,
+                skew: SKEW,
+                lookup_for,
+            })
+        }
+        Class::Nothing => {
+            let bounded = seed.chance(500);
+            site.lifetime = bounded.then_some(lifetime);
+            Recovery::None(NoneFacts {
+                request_lifetime: bounded.then(|| span(lifetime)),
+                queue_time: Duration::ZERO,
+            })
+        }
+    }
+}
+
+/// Another declaration of the same tool, as an operator may write one: never another destination, now and then another
+/// vendor account.
+pub(super) fn changed(plan: &mut Plan, seed: &mut Seed) -> &'static str {
+    let tool = &mut plan.tool;
+    match seed.below(6) {
+        0 => {
+            tool.budget.attempts = u32::try_from(1 + seed.below(6)).unwrap_or(1);
+            plan.attempts = plan.attempts.max(tool.budget.attempts);
+            "another budget"
+        }
+        1 => {
+            tool.lease = span(some(seed, &[3 * SECOND, 20 * SECOND, 2 * MINUTE]));
+            "another lease"
+        }
+        2 => {
+            tool.approval = match tool.approval {
+                ApprovalRule::Required => ApprovalRule::None,
+                ApprovalRule::None | ApprovalRule::When if plan.site.class == Class::Transaction => {
+                    ApprovalRule::None
+                }
+                ApprovalRule::None | ApprovalRule::When => ApprovalRule::Required,
+            };
+            "another approval"
+        }
+        3 => {
+            plan.declared = false;
+            "taken out"
+        }
+        4 => {
+            if let Carrier::Http(http) = &mut tool.carrier {
+                plan.vendor = 3 - plan.vendor;
+                http.scope = Some(scope(plan.vendor));
+            }
+            "another vendor account"
+        }
+        _ => {
+            tool.budget.elapsed = span(some(seed, &[MINUTE, 10 * MINUTE]));
+            "another elapsed"
+        }
+    }
+}
