@@ -66,10 +66,7 @@ pub fn outlook(
     let undecidable = !can_count && (final_at.is_none() || missed_for_good);
     let next = Some(next).filter(|next| !over && *next < over_at);
     let held = next.is_none() || differs || (bothers && undecidable);
-    Some(Outlook {
-        next,
-        hold: held.then(|| reason(&asked, facts, why)),
-    })
+    Some(Outlook { next, hold: held.then(|| reason(&asked, facts, why)) })
 }
 
 /// Why a person is asked: what the look-ups said where they are the only way to know, else why nothing may be sent.

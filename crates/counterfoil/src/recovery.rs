@@ -448,8 +448,10 @@ impl Recovery {
         else {
             return false;
         };
-        let passed = waited > final_at.since(last) || !Safeguard::BothClocks.stands();
-        self.miss_can_count() && began_at > final_at && passed
+        if !Safeguard::BothClocks.stands() {
+            return self.miss_can_count() && began_at > final_at;
+        }
+        self.miss_can_count() && began_at > final_at && waited > final_at.since(last)
     }
 }
 

@@ -146,7 +146,10 @@ impl Episode {
             return require(facts.approval != ApprovalRule::None, "no approval is needed");
         }
         if is(HoldReason::DuplicateSuspected) {
-            return require(operation.overtaken || operation.released.is_some(), "nothing was started past it");
+            return require(
+                operation.overtaken || operation.released.is_some(),
+                "nothing was started past it",
+            );
         }
         if is(HoldReason::BudgetSpent) {
             return require(self.budget_spent(operation, &facts), "the budget is not spent");
@@ -154,9 +157,8 @@ impl Episode {
         if is(HoldReason::WindowClosed) {
             return require(self.window_closed(operation, &facts), "the key is still remembered");
         }
-        let refused = |attempt: &counterfoil::operation::Attempt| {
-            attempt.outcome == Some(AttemptOutcome::Rejected)
-        };
+        let refused =
+            |attempt: &counterfoil::operation::Attempt| attempt.outcome == Some(AttemptOutcome::Rejected);
         if is(HoldReason::RefusedAfterUnknown) {
             return require(operation.attempts.iter().any(refused), "nothing was refused");
         }
@@ -166,9 +168,7 @@ impl Episode {
     /// Whether the credential ever moved.
     fn figures_moved(&self, op: Op) -> bool {
         let row = self.stored(op);
-        row.is_some_and(|row| {
-            row.attempts.iter().any(|attempt| attempt.scope.as_deref() != Some("vendor-1"))
-        })
+        row.is_some_and(|row| row.attempts.iter().any(|attempt| attempt.scope.as_deref() != Some("vendor-1")))
     }
 
     fn may_be_held_by_kind(
@@ -277,7 +277,7 @@ impl Episode {
         }
         let Ok(view) = self.world.view(&account(), &self.truths[op].id) else { return };
         let facts = counterfoil::policy::stricter(&view.tool, &plan.tool);
-        match self.can_go_on(&operation, &facts) {
+        match self.can_go_on(op, &operation, &facts) {
             Some(until) => {
                 let wait = until.as_millis() - self.store_now().as_millis() + ASKED_WITHIN + 300;
                 self.agenda.at(self.now + wait.max(100), Event::Check(op));
@@ -287,7 +287,7 @@ impl Episode {
     }
 
     /// Until when something that is declared may still settle an open operation by itself.
-    fn can_go_on(&self, operation: &Operation, facts: &Tool) -> Option<Timestamp> {
+    fn can_go_on(&self, op: Op, operation: &Operation, facts: &Tool) -> Option<Timestamp> {
         let now = self.store_now().minus(std::time::Duration::from_millis(5_300));
         let last = operation.attempts.last()?;
         let lingers = operation.attempts.iter().filter_map(|attempt| attempt.lingers_until).max();
@@ -306,7 +306,10 @@ impl Episode {
         let refused =
             operation.attempts.iter().any(|attempt| attempt.outcome == Some(AttemptOutcome::Rejected));
         let over_at = last.started_at.plus(facts.recovery.lookup_for());
-        let budget = operation.attempts.first().map(|first| first.started_at.plus(facts.budget.elapsed))?;
+        let paused = self.plans[self.truths[op].plan].paused_for;
+        let paused = std::time::Duration::from_millis(u64::try_from(paused).unwrap_or(0));
+        let first = operation.attempts.first()?;
+        let budget = first.started_at.plus(facts.budget.elapsed).plus(paused);
         let left = counted(operation) < usize::try_from(facts.budget.attempts).unwrap_or(usize::MAX);
         let sends = match &facts.recovery {
             Recovery::IdempotencyKey(_) | Recovery::UniqueReference(_) => {
@@ -390,9 +393,8 @@ impl Episode {
         packet: &Packet,
         send_before: Timestamp,
     ) {
-        let recorded = self
-            .stored(op)
-            .is_some_and(|row| row.attempts.iter().any(|attempt| attempt.number == number));
+        let recorded =
+            self.stored(op).is_some_and(|row| row.attempts.iter().any(|attempt| attempt.number == number));
         if !recorded {
             return self.fail(op, format!("attempt {number} was sent and is not recorded"));
         }
@@ -405,9 +407,8 @@ impl Episode {
             return self.fail(op, "a first byte went out while sends were paused");
         }
         let sent_to = *self.truths[op].sent_to.get_or_insert(packet.vendor);
-        let settled = self
-            .stored(op)
-            .is_some_and(|row| row.attempts.iter().all(|a| a.settled || a.number == number));
+        let settled =
+            self.stored(op).is_some_and(|row| row.attempts.iter().all(|a| a.settled || a.number == number));
         if sent_to != packet.vendor && !settled {
             self.fail(op, format!("sent to vendor {} after vendor {sent_to}", packet.vendor));
         }
@@ -496,7 +497,10 @@ impl Episode {
                 let after = MINUTE + self.below(40 * MINUTE);
                 self.agenda.at(self.now + after, Event::Resume(plan));
             }
-            (false, Some(_)) => self.plans[plan].paused_since = None,
+            (false, Some(since)) => {
+                self.plans[plan].paused_since = None;
+                self.plans[plan].paused_for += self.now - since;
+            }
             (true, Some(_)) | (false, None) => {}
         }
     }

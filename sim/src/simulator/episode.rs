@@ -473,7 +473,8 @@ impl Episode {
         // away in between.
         self.truths[op].idle = (idle + 1).min(20);
         let open = self.stored(op).is_some_and(|row| matches!(row.state, State::Unknown(_)));
-        let watched = open && self.plans[self.truths[op].plan].declared;
+        let plan = &self.plans[self.truths[op].plan];
+        let watched = open && plan.declared && plan.paused_since.is_none();
         let rest = if watched { 0 } else { idle.saturating_sub(11) };
         self.truths[op].left_alone = self.now + (SECOND << rest);
         let both = self.seed.chance(100);
@@ -511,6 +512,7 @@ impl Episode {
     fn clock_to(&mut self, offset: i64) {
         self.note(None, |_| format!("store time is set to {offset} ms ahead of true time"));
         self.offset = offset;
+        self.last_down = self.last_down.max(self.now);
         if u128::from(offset.unsigned_abs()) > SKEW.as_millis() {
             // Until it is set right again; which is on the agenda.
             self.clock_wrong_until = self.now + HOUR;

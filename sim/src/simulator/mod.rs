@@ -4,7 +4,10 @@
 //! One thread, no I/O; everything follows from the seed. A run consists of many small worlds (see `episode`), each
 //! with a seed of its own, so that a finding is replayed in a moment.
 
-#![allow(clippy::unwrap_used, reason = "a simulator is a test: what cannot be parsed here is a mistake in it")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a simulator is a test: what cannot be parsed here is a mistake in it"
+)]
 
 mod agenda;
 mod audit;

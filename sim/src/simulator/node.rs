@@ -65,7 +65,8 @@ impl Node {
     }
 
     fn waited(&mut self, op: Op, attempts: usize, monotonic: i64) -> Duration {
-        let since = self.seen.get(&op).filter(|(known, _)| *known == attempts).map_or(monotonic, |seen| seen.1);
+        let since =
+            self.seen.get(&op).filter(|(known, _)| *known == attempts).map_or(monotonic, |seen| seen.1);
         self.seen.insert(op, (attempts, since));
         Duration::from_millis(u64::try_from(monotonic - since).unwrap_or(0))
     }
@@ -270,7 +271,11 @@ impl Episode {
         };
         let done = self.run(node, op, &verb);
         self.note(Some(op), |_| match &done {
-            Ok(passed) => format!("carried on by node {node}: {:?} {:?}", passed.view.operation.state.label(), passed.view.next),
+            Ok(passed) => format!(
+                "carried on by node {node}: {:?} {:?}",
+                passed.view.operation.state.label(),
+                passed.view.next
+            ),
             Err(refusal) => format!("not carried on: {}", refusal.code()),
         });
         let Ok(passed) = done else { return };
@@ -370,7 +375,9 @@ impl Episode {
 
     fn launch(&mut self, node: usize, op: Op, number: u32, made: Made, since: i64, view: &View) {
         let operation = &view.operation;
-        let Some(attempt) = operation.attempts.iter().find(|attempt| attempt.number == number) else { return };
+        let Some(attempt) = operation.attempts.iter().find(|attempt| attempt.number == number) else {
+            return;
+        };
         self.figures.attempts += 1;
         self.judge_start(op, number);
         if view.tool.recovery.miss_can_count() {
@@ -557,9 +564,7 @@ impl Episode {
         }
         sending.phase = Phase::Done;
         let (op, number) = (sending.op, sending.number);
-        self.note(Some(op), |_| {
-            format!("attempt {number} found {:?} {:?}", finding.meaning, finding.error)
-        });
+        self.note(Some(op), |_| format!("attempt {number} found {:?} {:?}", finding.meaning, finding.error));
         let soon = 1 + self.below(10);
         self.hand(node, soon, Work::Report(task, Box::new(finding), 0));
     }

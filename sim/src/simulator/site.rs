@@ -296,10 +296,8 @@ impl Site {
     /// The record is there from `now` on.
     pub(super) fn keep(&mut self, packet: &Packet, reference: &str, now: Instant, seed: &mut Seed) {
         let lag = if self.lag > 0 { seed.below(u64::try_from(self.lag).unwrap_or(0)) } else { 0 };
-        let record = Record {
-            reference: reference.to_owned(),
-            visible_from: now + i64::try_from(lag).unwrap_or(0),
-        };
+        let record =
+            Record { reference: reference.to_owned(), visible_from: now + i64::try_from(lag).unwrap_or(0) };
         self.records.entry(Self::name(packet)).or_default().push(record);
     }
 

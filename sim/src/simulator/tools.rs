@@ -37,6 +37,8 @@ pub(super) struct Plan {
     pub(super) vendor: u8,
     /// Since when its sends stand still.
     pub(super) paused_since: Option<i64>,
+    /// How long they stood still before.
+    pub(super) paused_for: i64,
 }
 
 fn span(millis: i64) -> Duration {
@@ -94,15 +96,12 @@ pub(super) fn plan(number: usize, class: Class, seed: &mut Seed) -> Plan {
     if class == Class::Reference {
         tool.outcomes = vec![OutcomeRule {
             status: Some(409),
-            body: Some(BodyMatch {
-                pointer: pointer("/error/code"),
-                equals: "already_exists".to_owned(),
-            }),
+            body: Some(BodyMatch { pointer: pointer("/error/code"), equals: "already_exists".to_owned() }),
             means: Meaning::DuplicateOfOurs,
         }];
     }
     let attempts = tool.budget.attempts;
-    Plan { tool, site, declared: true, attempts, vendor: 1, paused_since: None }
+    Plan { tool, site, declared: true, attempts, vendor: 1, paused_since: None, paused_for: 0 }
 }
 
 fn http(number: usize, seed: &mut Seed) -> HttpDeclaration {

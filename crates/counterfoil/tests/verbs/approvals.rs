@@ -164,7 +164,8 @@ fn what_was_sent_is_never_approved_to_go_elsewhere() {
     let mut moved = approved(with_key());
     moved.carrier = http("http://127.0.0.1:9099/orders");
     kitchen.world.declare(moved);
-    kitchen.approve_as(ann(), "a", None).unwrap();
+    assert_eq!(kitchen.next("a"), (Action::Review, Some("approval-void")));
+    assert_eq!(kitchen.approve_as(ann(), "a", None).unwrap_err(), Refusal::WrongState("prepared"));
     assert_eq!(kitchen.row("a").policy_version, 1);
     assert_eq!(kitchen.execute("a").unwrap_err(), Refusal::ApprovalRequired);
     assert_eq!(kitchen.carry("a"), Begun::NotNow);

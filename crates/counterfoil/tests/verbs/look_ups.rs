@@ -194,9 +194,9 @@ fn where_no_miss_can_count_a_person_is_asked_and_a_later_hit_still_settles() {
 }
 
 #[test]
-fn a_person_is_asked_after_five_seconds_without_any_look_up() {
+fn a_person_is_asked_after_three_seconds_without_any_look_up() {
     let mut kitchen = reply_lost(with_look_up(false, None));
-    kitchen.wait(4);
+    kitchen.wait(2);
     assert_eq!(kitchen.next("a").0, Action::Reconcile);
     kitchen.wait(1);
     assert_eq!(kitchen.next("a"), (Action::Review, Some("not-protected")));

@@ -412,3 +412,46 @@ fn a_note_settles_nothing_and_reminds_once() {
     };
     assert_eq!(kitchen.world.run(&by_app).unwrap_err(), Refusal::RoleForbidden("approver"));
 }
+
+/// The destination of every tool that needs approval moves after a person allowed one more attempt: an approval can
+/// help no more, so none is taken, and the operation ends.
+#[test]
+fn an_allowed_attempt_that_can_never_be_made_ends() {
+    let mut kitchen = Kitchen::with(approved(bounded()));
+    kitchen.prepare("a").unwrap();
+    kitchen.approve_as(ann(), "a", None).unwrap();
+    kitchen.begin("a", 1);
+    kitchen.report("a", 1, lost());
+    kitchen.wait(1000);
+    kitchen.resolve("a", ANOTHER).unwrap();
+    let mut moved = approved(bounded());
+    moved.carrier = http("http://127.0.0.1:9099/orders");
+    kitchen.world.declare(moved);
+    assert_eq!(kitchen.next("a"), (Action::Review, Some("approval-void")));
+    assert_eq!(kitchen.approve_as(ann(), "a", None).unwrap_err(), Refusal::WrongState("prepared"));
+    assert_eq!(kitchen.execute("a").unwrap_err(), Refusal::ApprovalRequired);
+    kitchen.wait(3600);
+    kitchen.tick("a");
+    assert_eq!(kitchen.state("a"), "rejected");
+    assert_eq!(kitchen.attempts("a"), 1);
+}
+
+/// Without an approval it waits as long as an operation that never started.
+#[test]
+fn an_allowed_attempt_that_nobody_makes_ends_with_the_retention() {
+    let mut kitchen = lost_reply(bounded());
+    kitchen.wait(3600);
+    kitchen.resolve("a", ANOTHER).unwrap();
+    let due = kitchen.world.due_at(&account(), &id("a")).unwrap();
+    kitchen.wait(80 * 24 * 3600);
+    assert_eq!(kitchen.next("a").0, Action::Retry);
+    kitchen.wait(11 * 24 * 3600);
+    assert!(due <= kitchen.world.now());
+    kitchen.tick("a");
+    match &kitchen.row("a").state {
+        State::Rejected(ended) => assert_eq!(ended.code, RejectionCode::BudgetExhausted),
+        other @ (State::Prepared(_) | State::InProgress(_) | State::Succeeded(_) | State::Unknown(_)) => {
+            panic!("{other:?}")
+        }
+    }
+}
