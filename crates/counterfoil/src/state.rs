@@ -346,9 +346,10 @@ pub fn next(state: &State, facts: Facts, event: &Event) -> Result<Next, IllegalE
             State::Prepared(_) | State::Succeeded(_) | State::Rejected(_) => illegal,
         },
         Event::Refused(rejection) => match state {
-            State::InProgress(_) | State::Unknown(_)
-                if facts.others_unsettled == 0 || !Safeguard::RefusalNeedsAllSettled.stands() =>
-            {
+            State::InProgress(_) | State::Unknown(_) if facts.others_unsettled == 0 => {
+                Ok(becomes(State::Rejected(rejection.clone())))
+            }
+            State::InProgress(_) | State::Unknown(_) if !Safeguard::RefusalNeedsAllSettled.stands() => {
                 Ok(becomes(State::Rejected(rejection.clone())))
             }
             State::InProgress(_) => Ok(becomes(State::Unknown(Open::default()))),

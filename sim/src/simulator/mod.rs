@@ -13,6 +13,7 @@ mod agenda;
 mod audit;
 mod episode;
 mod figures;
+mod network;
 mod node;
 mod people;
 mod site;

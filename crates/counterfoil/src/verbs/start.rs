@@ -208,8 +208,9 @@ pub(super) fn begin(
         return Ok(Begun::NotNow);
     }
     let due = not_before.is_none_or(|at| context.now >= at);
-    let paused = context.paused.is_some() && Safeguard::PauseAtStart.stands();
-    if paused || operation.duplicate_suspected || operation.released.is_some() || !due {
+    let unpaused = Context { paused: None, ..context.clone() };
+    let context = if Safeguard::PauseAtStart.stands() { context } else { &unpaused };
+    if context.paused.is_some() || operation.duplicate_suspected || operation.released.is_some() || !due {
         return Ok(Begun::NotNow);
     }
     if repeat && look_up_due(draft, context, &facts, random) {
