@@ -5,6 +5,7 @@
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use counterfoil::safeguard::Safeguard;
+use counterfoil::{Clock as _, SystemClock};
 use sim::simulator;
 
 #[derive(Args)]
@@ -39,12 +40,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Ok(())
         }
         None => {
-            let began = std::time::Instant::now();
+            let clock = SystemClock::default();
             let figures = match simulate(options, None) {
                 Ok(figures) => figures,
                 Err(found) => bail!("{found}"),
             };
-            let seconds = began.elapsed().as_secs_f64();
+            let seconds = clock.monotonic().as_secs_f64();
             println!("seed {}\n{figures}", options.seed);
             println!("{:.0} operations per second", figures.operations as f64 / seconds);
             Ok(())
