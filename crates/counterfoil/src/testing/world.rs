@@ -14,7 +14,6 @@ use crate::policy::{Tool, stricter};
 use crate::safeguard::Safeguard;
 use crate::snapshot::{
     Changes, Declarations, EvidenceDraft, Existing, Grave, Link, Needs, PauseDraft, Snapshot, Verb, View,
-    Changes, Declarations, EvidenceDraft, Existing, Grave, Link, Needs, PauseDraft, Snapshot, Verb, View,
     Write,
 };
 use crate::time::Timestamp;
