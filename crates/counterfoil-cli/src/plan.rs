@@ -46,7 +46,7 @@ pub fn plan(declared: &DeclaredTool) -> Plan {
         tool: tool.name.to_string(),
         kind: tool.recovery.kind(),
         carried_out_by: carried_out_by(tool),
-        established_by: established_by(&tool.recovery),
+        established_by: with_webhooks(established_by(&tool.recovery), tool),
         identifier: identifier(&tool.recovery),
         same_action: same_action(tool),
         stops: stops(tool),
@@ -76,6 +76,16 @@ fn asked_at(lookup: &LookUpBy) -> &str {
     match lookup {
         LookUpBy::Http(request) => host(&request.url),
         LookUpBy::Worker => "the destination, by your own worker",
+    }
+}
+
+/// What the destination says by itself comes first, whenever it comes.
+fn with_webhooks(others: String, tool: &Tool) -> String {
+    match &tool.evidence {
+        Some(_) => format!(
+            "{others}; at any time a signed webhook of the destination, which can show that it happened"
+        ),
+        None => others,
     }
 }
 
@@ -543,6 +553,7 @@ mod tests {
             plan.established_by.starts_with("a look-up at https://supplier.example, which is complete"),
             "{plan}"
         );
+        assert!(plan.established_by.contains("; at any time a signed webhook"), "{plan}");
         assert!(plan.stops[1].contains("began more than 6m 45s after the last attempt"), "{plan}");
         assert!(plan.stops[2].starts_with("look-ups end 1d after"), "{plan}");
         assert!(plan.person.iter().any(|line| line.contains("differs in /total")), "{plan}");

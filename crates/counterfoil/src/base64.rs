@@ -1,4 +1,4 @@
-//! Base64 (RFC 4648 section 4) of bodies that are no text.
+//! Base64 (RFC 4648 section 4): of bodies that are no text, and of signatures.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -17,6 +17,29 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
+/// The bytes that this spells, with its padding or without.
+#[must_use]
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+    let plain = text.trim_end_matches('=').as_bytes();
+    // Padding fills a group of four, and one letter alone spells no byte.
+    let padded = text.len() != plain.len();
+    if plain.len() % 4 == 1 || text.len() - plain.len() > 2 || (padded && !text.len().is_multiple_of(4)) {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(plain.len() / 4 * 3 + 2);
+    for group in plain.chunks(4) {
+        let mut bits = 0_u32;
+        for letter in group {
+            let six = ALPHABET.iter().position(|known| known == letter)?;
+            bits = bits << 6 | u32::try_from(six).ok()?;
+        }
+        bits <<= 6 * (4 - group.len());
+        let spelled = bits.to_be_bytes();
+        bytes.extend_from_slice(spelled.get(1..group.len())?);
+    }
+    Some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     /// The vectors of RFC 4648 section 10, and the last two letters of the alphabet.
@@ -33,7 +56,13 @@ mod tests {
         ];
         for (plain, text) in table {
             assert_eq!(super::encode(plain.as_bytes()), text);
+            assert_eq!(super::decode(text).unwrap(), plain.as_bytes());
+            assert_eq!(super::decode(text.trim_end_matches('=')).unwrap(), plain.as_bytes());
         }
         assert_eq!(super::encode(&[0xFB, 0xFF, 0xBF]), "+/+/");
+        assert_eq!(super::decode("+/+/").unwrap(), [0xFB, 0xFF, 0xBF]);
+        for bad in ["A", "AAAAA", "Zg=", "Zg===", "====", "Z g=", "_-AA", "Zm9v\n"] {
+            assert_eq!(super::decode(bad), None, "{bad:?}");
+        }
     }
 }

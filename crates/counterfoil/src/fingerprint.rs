@@ -123,6 +123,14 @@ impl<'de> Deserialize<'de> for Fingerprint {
 #[derive(Default)]
 pub(crate) struct Omitted(Vec<usize>);
 
+/// The form in which equal values are equal texts: numbers by their exact value, members in one order.
+pub(crate) fn canonical_text(node: &Node<'_>) -> String {
+    let mut text = String::new();
+    let (nothing, mut out) = (Omitted::default(), |piece: &str| text.push_str(piece));
+    Canonical::new(&nothing, &mut out).value(node);
+    text
+}
+
 impl Omitted {
     /// Finds the members that the pointers name. A pointer that names no member of an object is without
     /// effect: the more is compared, the sooner two actions count as different and are refused instead of

@@ -172,6 +172,9 @@ pub struct EvidenceDeclaration {
     /// Where it names what was created; undeclared, the receipt has no reference.
     #[serde(default)]
     pub receipt_reference: Option<Pointer>,
+    /// Members of the arguments that the record in it must repeat; undeclared, those of the look-up.
+    #[serde(default)]
+    pub must_match: Option<Vec<Pointer>>,
 }
 
 /// How a webhook is signed.

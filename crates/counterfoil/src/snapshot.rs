@@ -72,6 +72,8 @@ pub struct Needs<'a> {
     pub scope: Option<&'a str>,
     /// The token bucket that a send would use.
     pub bucket: Option<&'a str>,
+    /// The event of a webhook: whether the operation has heard of it before, and how many it has heard of.
+    pub event: Option<&'a str>,
 }
 
 impl<'a> Needs<'a> {
@@ -89,6 +91,7 @@ impl<'a> Needs<'a> {
             subject: None,
             scope: None,
             bucket: None,
+            event: None,
         }
     }
 }
@@ -111,6 +114,15 @@ pub enum Existing {
     Operation(Box<Operation>),
     /// What is left after retention.
     Tombstone(Grave),
+}
+
+/// What an operation has heard from its destination by webhook.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Webhooks {
+    /// How many webhooks stand in its evidence.
+    pub kept: u64,
+    /// Whether the event in question is one of them.
+    pub this_one: bool,
 }
 
 /// What a verb may look at: one consistent read inside the commit that it will be part of.
@@ -141,6 +153,8 @@ pub struct Snapshot {
     pub refusals: u32,
     /// How full the bucket is.
     pub bucket: Option<BucketLevel>,
+    /// What the operation has heard from its destination, where that was asked for.
+    pub webhooks: Webhooks,
     /// Whether the ledger is older than its mark: IDs that it does not know may have been used.
     pub restored: bool,
 }
@@ -358,6 +372,8 @@ pub enum Actor {
     Caller(Principal),
     /// A worker or a node.
     Worker(String),
+    /// The destination of a tool, by webhook.
+    Destination(ToolName),
     /// The ledger's own rules, as time passes.
     Rule,
 }
@@ -369,6 +385,7 @@ impl Actor {
         match self {
             Self::Caller(_) => "caller",
             Self::Worker(_) => "worker",
+            Self::Destination(_) => "destination",
             Self::Rule => "rule",
         }
     }
@@ -379,6 +396,7 @@ impl Actor {
         match self {
             Self::Caller(principal) => principal.as_str(),
             Self::Worker(name) => name,
+            Self::Destination(tool) => tool.as_str(),
             Self::Rule => "counterfoil",
         }
     }

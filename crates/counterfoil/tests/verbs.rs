@@ -20,5 +20,7 @@ mod random;
 mod support;
 #[path = "verbs/verdicts.rs"]
 mod verdicts;
+#[path = "verbs/webhooks.rs"]
+mod webhooks;
 #[path = "verbs/workers.rs"]
 mod workers;

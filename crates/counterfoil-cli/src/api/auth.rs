@@ -131,6 +131,14 @@ impl Authority {
         if self.ids.take(account, self.ledger.clock().monotonic()) { Ok(()) } else { Err(too_many()) }
     }
 
+    /// Counts a webhook with a bad signature.
+    ///
+    /// # Errors
+    /// `too-many-requests` where there were too many.
+    pub fn missed_signature(&self, peer: Option<IpAddr>) -> Result<(), Problem> {
+        if self.tokens.take(&peer, self.ledger.clock().monotonic()) { Ok(()) } else { Err(too_many()) }
+    }
+
     async fn look(&self, digest: [u8; 32], peer: Option<IpAddr>) -> Result<Session, Problem> {
         let now = self.ledger.clock().monotonic();
         let remembered = self.remembered(&digest).filter(|seen| now.saturating_sub(seen.looked_at) < FRESH);

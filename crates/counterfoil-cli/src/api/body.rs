@@ -54,22 +54,34 @@ pub(super) async fn small(headers: &HeaderMap, body: Body) -> Result<Bytes, Prob
     read(headers, body, SMALL).await
 }
 
+/// Reads the bytes of a webhook, whatever they say they are.
+///
+/// # Errors
+/// `too-large`, or `invalid-request` where it does not arrive, or not in time.
+pub(super) async fn raw(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Problem> {
+    arrived(headers, body, limit).await
+}
+
 async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Problem> {
+    let bytes = arrived(headers, body, limit).await?;
+    if !bytes.is_empty() {
+        check_type(headers)?;
+    }
+    Ok(bytes)
+}
+
+async fn arrived(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Problem> {
     let too_large = || Problem::new("too-large", format!("The body is larger than {limit} bytes."));
     if declared_length(headers).is_some_and(|length| length > limit as u64) {
         return Err(too_large());
     }
     let bytes = tokio::time::timeout(ARRIVES_WITHIN, collect(body, limit)).await;
-    let bytes = match bytes {
-        Ok(Ok(Some(bytes))) => bytes,
-        Ok(Ok(None)) => return Err(too_large()),
-        Ok(Err(_)) => return Err(Problem::invalid("The body ended before it was complete.")),
-        Err(_) => return Err(Problem::invalid("The body did not arrive in time.")),
-    };
-    if !bytes.is_empty() {
-        check_type(headers)?;
+    match bytes {
+        Ok(Ok(Some(bytes))) => Ok(bytes),
+        Ok(Ok(None)) => Err(too_large()),
+        Ok(Err(_)) => Err(Problem::invalid("The body ended before it was complete.")),
+        Err(_) => Err(Problem::invalid("The body did not arrive in time.")),
     }
-    Ok(bytes)
 }
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {

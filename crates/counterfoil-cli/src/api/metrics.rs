@@ -7,9 +7,10 @@ use std::time::Duration;
 use counterfoil::Timestamp;
 use counterfoil::store::Census;
 use counterfoil::store::sqlite::CommitStats;
+use counterfoil::verbs::Heard;
 
 /// The routes that calls are counted under; the first one stands for every other path.
-const ROUTES: [&str; 23] = [
+const ROUTES: [&str; 24] = [
     "other",
     "/v1/operations",
     "/v1/operations/{id}",
@@ -22,6 +23,7 @@ const ROUTES: [&str; 23] = [
     "/v1/operations/{id}/reconcile",
     "/v1/operations/{id}/notes",
     "/v1/operations/{id}/evidence",
+    "/v1/evidence/{tool}",
     "/v1/events",
     "/v1/tools",
     "/v1/tools/{name}",
@@ -44,7 +46,7 @@ const BOUNDS: [u64; 12] =
     [250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 2_500_000, 10_000_000, 60_000_000];
 
 /// Every figure: name, type, meaning. The reference page is made from it.
-pub const FIGURES: [(&str, &str, &str); 14] = [
+pub const FIGURES: [(&str, &str, &str); 15] = [
     ("counterfoil_build_info", "gauge", "1; the label says which version runs."),
     ("counterfoil_http_requests_total", "counter", "Answered calls by route and status."),
     (
@@ -71,11 +73,54 @@ pub const FIGURES: [(&str, &str, &str); 14] = [
         "Operations that became tombstones after their retention.",
     ),
     (
+        "counterfoil_webhooks_total",
+        "counter",
+        "Webhooks of destinations by what became of them; `unmatched` and `ambiguous` ones are kept nowhere.",
+    ),
+    (
         "counterfoil_connections_refused_total",
         "counter",
         "Connections that waited because too many were open.",
     ),
 ];
+
+/// What can become of a webhook, as its figure tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WebhookFate {
+    /// Its signature was good, and the ledger heard it.
+    Heard(Heard),
+    /// Its signature was good, and what it says cannot be read.
+    Unreadable,
+    /// Its reference was sent for more than one operation: it proves nothing of any.
+    Ambiguous,
+    /// Its signature was not good.
+    Refused,
+}
+
+const WEBHOOK_FATES: [&str; 11] = [
+    "proof",
+    "other",
+    "incomplete",
+    "differs",
+    "scope_changed",
+    "repeated",
+    "too_many",
+    "unmatched",
+    "unreadable",
+    "ambiguous",
+    "refused",
+];
+
+impl WebhookFate {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Heard(heard) => heard.label(),
+            Self::Unreadable => "unreadable",
+            Self::Ambiguous => "ambiguous",
+            Self::Refused => "refused",
+        }
+    }
+}
 
 /// Which route a matched path is.
 #[must_use]
@@ -90,6 +135,7 @@ pub struct Metrics {
     running: AtomicI64,
     connections: AtomicI64,
     refused: AtomicU64,
+    webhooks: [AtomicU64; WEBHOOK_FATES.len()],
 }
 
 #[derive(Default)]
@@ -116,6 +162,7 @@ impl Default for Metrics {
             running: AtomicI64::new(0),
             connections: AtomicI64::new(0),
             refused: AtomicU64::new(0),
+            webhooks: Default::default(),
         }
     }
 }
@@ -154,6 +201,14 @@ impl Metrics {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A webhook came.
+    pub fn webhook(&self, fate: WebhookFate) {
+        let place = WEBHOOK_FATES.iter().position(|label| *label == fate.label());
+        if let Some(counter) = place.and_then(|place| self.webhooks.get(place)) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// A call was answered.
     pub fn count(&self, route: usize, status: u16, took: Duration) {
         let place = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len() - 1);
@@ -190,6 +245,11 @@ impl Metrics {
                 }
                 "counterfoil_connections_refused_total" => {
                     out.line(name, "", self.refused.load(Ordering::Relaxed))
+                }
+                "counterfoil_webhooks_total" => {
+                    for (fate, counter) in WEBHOOK_FATES.iter().zip(&self.webhooks) {
+                        out.line(name, &format!("answer=\"{fate}\""), counter.load(Ordering::Relaxed));
+                    }
                 }
                 "counterfoil_attempts_running" => out.line(name, "", gauges.attempts),
                 "counterfoil_operations" => {

@@ -4,6 +4,7 @@
 pub mod auth;
 mod body;
 mod decisions;
+mod evidence;
 mod feed;
 pub mod listen;
 pub mod metrics;
@@ -189,6 +190,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/operations/{id}/release", post(verdicts::release))
         .route("/v1/operations/{id}/notes", post(verdicts::note))
         .route("/v1/operations/{id}/evidence", get(feed::evidence))
+        .route("/v1/evidence/{tool}", post(evidence::hear))
         .route("/v1/events", get(feed::events))
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{name}", get(tools::show))

@@ -328,6 +328,26 @@ pub(super) const CALLS: &[Call] = &[
         problems: &[],
     },
     Call {
+        method: "post",
+        path: "/v1/evidence/{tool}",
+        does: "A destination's webhook, signed as the tool's `evidence` says. It proves success or is kept as evidence, \
+               each event once. 202 for every good signature, whether or not anything was sent under its reference.",
+        roles: "",
+        query: &[],
+        body: None,
+        gives: Gives::Json,
+        statuses: &[202],
+        problems: &[
+            "invalid-request",
+            "bad-signature",
+            "unknown-tool",
+            "too-large",
+            "too-many-requests",
+            "internal-error",
+            "store-unavailable",
+        ],
+    },
+    Call {
         method: "get",
         path: "/v1/tools",
         does: "The declared tools that the token may use.",
@@ -546,6 +566,7 @@ fn responses(call: &Call) -> Value {
     for status in call.statuses {
         let meaning = match status {
             201 => "Prepared.",
+            202 if call.roles.is_empty() => "The signature is good.",
             202 => {
                 "Not final yet: `state` and `next` say what happens; `Retry-After` unless only a person can move it."
             }

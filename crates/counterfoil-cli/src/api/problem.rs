@@ -303,14 +303,18 @@ impl IntoResponse for Problem {
             set(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.0.status == 401 {
-            set(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"counterfoil\""));
+            let scheme = match self.0.code {
+                "bad-signature" => "Signature realm=\"counterfoil\"",
+                _ => "Bearer realm=\"counterfoil\"",
+            };
+            set(header::WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
         }
         response
     }
 }
 
 /// A phrase as a sentence.
-fn sentence(phrase: &str) -> String {
+pub(super) fn sentence(phrase: &str) -> String {
     let mut characters = phrase.chars();
     let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();
     let end = if phrase.ends_with('.') { "" } else { "." };

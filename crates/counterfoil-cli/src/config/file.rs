@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use counterfoil::KeyFormat;
-use counterfoil::policy::{BodyKind, Meaning};
+use counterfoil::policy::{BodyKind, Meaning, SignatureScheme};
 use counterfoil::recovery::StoredErrors;
 
 use super::duration::Length;
@@ -104,7 +104,7 @@ section! {
         /// What the destination's answers prove, before the default table; the first match wins.
         outcomes: Option<Vec<At<OutcomeSection>>>,
         /// The destination's own notices.
-        evidence: Option<Later>,
+        evidence: Option<At<EvidenceSection>>,
         /// What the person sees who decides.
         review: Option<At<ReviewSection>>,
         /// A profile of the built-in catalogue.
@@ -290,6 +290,27 @@ section! {
         currency: Option<At<String>>,
         /// With `money`: whether the amount is in the currency's minor unit. Default false.
         minor: Option<At<bool>>,
+    }
+}
+
+section! {
+    /// How the destination's webhooks are believed and read: `POST /v1/evidence/TOOL`. They may prove success, never a
+    /// rejection.
+    EvidenceSection {
+        /// How they are signed: `standard` (Standard Webhooks) or `stripe`.
+        scheme: At<SignatureScheme>,
+        /// The signing secret: `${NAME}` or `${file:PATH}`, looked up at use.
+        secret: At<String>,
+        /// JSON pointer to the key or reference that was sent.
+        reference: At<String>,
+        /// JSON pointer to the name of the event. Default the header `webhook-id`, with `stripe` `/id`.
+        event_id: Option<At<String>>,
+        /// What makes one a proof of success; anything else is kept as evidence.
+        success: BodySection,
+        /// JSON pointer to what was created.
+        receipt_reference: Option<At<String>>,
+        /// JSON pointers to arguments that the record must repeat. Default those of `recovery`.
+        must_match: Option<Vec<At<String>>>,
     }
 }
 

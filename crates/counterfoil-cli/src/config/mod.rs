@@ -5,6 +5,7 @@
 
 pub mod duration;
 pub mod environment;
+mod evidence;
 pub mod file;
 mod http;
 pub mod limits;
@@ -254,15 +255,28 @@ fn check_secrets(
     checks: &mut Checks<'_>,
 ) {
     let key = format!("tools.{}.http.headers", name.get());
-    for secret in &declared.secrets {
+    missing(&declared.secrets, name, &key, "nothing is sent without it", variables, checks);
+    let key = format!("tools.{}.evidence.secret", name.get());
+    missing(&declared.webhook_secrets, name, &key, "no webhook is believed without it", variables, checks);
+}
+
+fn missing(
+    secrets: &[Secret],
+    at: &At<String>,
+    key: &str,
+    without: &str,
+    variables: &BTreeMap<String, String>,
+    checks: &mut Checks<'_>,
+) {
+    for secret in secrets {
         match secret {
             Secret::Environment(variable) if !variable.contains('{') && !variables.contains_key(variable) => {
-                let hint = "set it for the server; nothing is sent without it";
-                checks.warning(name.span(), &key, format!("the environment has no {variable}"), hint);
+                let hint = format!("set it for the server; {without}");
+                checks.warning(at.span(), key, format!("the environment has no {variable}"), hint);
             }
             Secret::File(file) if !file.contains('{') && !Path::new(file).is_file() => {
-                let hint = "create it, readable for the server; nothing is sent without it";
-                checks.warning(name.span(), &key, format!("there is no file {file}"), hint);
+                let hint = format!("create it, readable for the server; {without}");
+                checks.warning(at.span(), key, format!("there is no file {file}"), hint);
             }
             Secret::Environment(_) | Secret::File(_) => {}
         }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use toml::Spanned;
 
 use counterfoil::KeyFormat;
-use counterfoil::policy::{BodyKind, Meaning};
+use counterfoil::policy::{BodyKind, Meaning, SignatureScheme};
 use counterfoil::recovery::StoredErrors;
 
 /// The named schemas that a shape refers to.
@@ -191,6 +191,7 @@ words! {
     BodyKind: "json" "form" "none";
     Meaning: "succeeded" "rejected" "not_processed" "throttled" "pending" "duplicate_of_ours" "unknown";
     KeyFormat: "hex32" "uuid" "base64url22" "quoted" "raw";
+    SignatureScheme: "standard" "stripe";
     StoredErrors: "all" "success_only" "reruns";
     super::file::FieldKind: "text" "money" "date";
     super::file::Urgency: "low" "normal" "high" "critical";
@@ -274,6 +275,7 @@ mod tests {
         agree::<BodyKind>();
         agree::<Meaning>();
         agree::<KeyFormat>();
+        agree::<SignatureScheme>();
         agree::<StoredErrors>();
         agree::<super::super::file::FieldKind>();
         agree::<super::super::file::Urgency>();

@@ -55,7 +55,8 @@ fn the_small_example_loads_with_the_defaults() {
 
 #[test]
 fn the_large_example_loads_key_by_key() {
-    let config = with(EVERY_KEY, &[("SUPPLIER_TOKEN", "secret")]).unwrap();
+    let config =
+        with(EVERY_KEY, &[("SUPPLIER_TOKEN", "secret"), ("SUPPLIER_WEBHOOK_SECRET", "whsec_x")]).unwrap();
     assert_eq!(config.warnings, []);
     assert_eq!(config.limits.depth, 32);
     assert_eq!(config.limits.wait, Duration::from_secs(60));
@@ -94,8 +95,10 @@ fn the_large_example_loads_key_by_key() {
 #[test]
 fn a_missing_secret_is_a_warning() {
     let config = read(EVERY_KEY).unwrap();
-    assert_eq!(config.warnings.len(), 1);
-    assert!(config.warnings[0].message.contains("SUPPLIER_TOKEN"));
+    for (warning, name) in config.warnings.iter().zip(["SUPPLIER_TOKEN", "SUPPLIER_WEBHOOK_SECRET"]) {
+        assert!(warning.message.contains(name), "{warning:?}");
+    }
+    assert_eq!(config.warnings.len(), 2);
 }
 
 /// A tool whose sections are the given ones, beginning on line 1.
@@ -378,12 +381,54 @@ fn bad_files_are_refused_at_their_line_with_a_hint() {
     }
 }
 
+/// A section `evidence` behind a tool with this recovery, with one line in place of its own.
+fn webhooks(recovery: &str, line: &str) -> String {
+    let mut lines = vec![
+        "scheme = \"standard\"",
+        "secret = \"${HOOK_SECRET}\"",
+        "reference = \"/data/ref\"",
+        "success = { pointer = \"/type\", equals = \"order.created\" }",
+    ];
+    let key = line.split('=').next().unwrap();
+    lines.retain(|own| own.split('=').next() != Some(key));
+    lines.push(line);
+    format!("{}[tools.t.evidence]\n{}\n", order("", recovery, ""), lines.join("\n"))
+}
+
+#[test]
+fn webhooks_are_believed_as_declared() {
+    let variables = [("HOOK_SECRET", "whsec_x")];
+    let config = with(&webhooks(KEYED, "must_match = [\"/total\"]"), &variables).unwrap();
+    assert_eq!(config.warnings, []);
+    let declared = tool(&config, "t").tool.evidence.clone().unwrap();
+    assert_eq!((declared.event_id, declared.receipt_reference), (None, None));
+    assert_eq!(declared.must_match.unwrap().len(), 1);
+    assert_eq!(declared.secret, "${HOOK_SECRET}", "never the value");
+    let stripe = with(&webhooks(KEYED, "scheme = \"stripe\""), &variables).unwrap();
+    let declared = tool(&stripe, "t").tool.evidence.clone().unwrap();
+    assert_eq!(declared.event_id.unwrap().to_string(), "/id");
+    let missing = read(&webhooks(KEYED, "receipt_reference = \"/data/id\"")).unwrap();
+    assert!(missing.warnings[0].message.contains("HOOK_SECRET"), "{:?}", missing.warnings);
+    for (recovery, line, said) in [
+        (KEYED, "secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"", "does not stand in this file"),
+        (KEYED, "secret = \"${HOOK_{account}}\"", "does not stand in this file"),
+        (KEYED, "scheme = \"basic\"", "unknown word `basic`"),
+        (KEYED, "reference = \"data\"", "begins with `/`"),
+        (KEYED, "event_id = \"\"", "whole document"),
+        (KEYED, "succes = \"x\"", "unknown key `succes`"),
+        ("kind = \"none\"", "receipt_reference = \"/data/id\"", "none is declared"),
+    ] {
+        let report = with(&webhooks(recovery, line), &variables).expect_err(line);
+        let first = &report.findings[0];
+        assert!(first.message.contains(said), "{line}: {report}");
+        assert!(!report.to_string().contains("MfKQ9r8"), "{report}");
+    }
+}
+
 #[test]
 fn what_this_version_does_not_build_is_refused() {
-    let evidence = "[tools.t.evidence]\nscheme = \"standard\"\n";
     let look = "kind = \"lookup\"\nreference = \"body:/ref\"\n";
     let table: Vec<(String, usize, &str)> = vec![
-        (order("", KEYED, "") + evidence, 11, "tools.t.evidence"),
         (order("", KEYED, "") + "[tools.t.worker]\n", 11, "tools.t.worker"),
         (order("", KEYED, "") + "[[notify]]\nkind = \"slack\"\n", 11, "notify"),
         (order("", KEYED, "") + "[mcp]\naccount = \"a\"\n", 11, "mcp"),

@@ -12,6 +12,7 @@ use counterfoil::recovery::Recovery;
 use counterfoil::{Account, KeyFormat, Pointer, ToolName};
 
 use super::duration::spell;
+use super::evidence;
 use super::file::{
     ApprovalValue, BudgetSection, ConditionSection, DestinationSection, Kind, OutcomeSection, Scalar,
     ScalarKind, ToolSection,
@@ -33,6 +34,8 @@ pub struct DeclaredTool {
     pub assumed: Vec<Assumption>,
     /// Where its headers take secrets from.
     pub secrets: Vec<Secret>,
+    /// Where the secret of its webhooks comes from.
+    pub webhook_secrets: Vec<Secret>,
 }
 
 /// What a tool is read against.
@@ -89,6 +92,11 @@ pub(super) fn read(
     let review = section.review.as_ref().map(|section| section.get());
     let review = review.map(|section| review::read(section, sent, &sensitive, &sub("review"), checks));
     let review = review.unwrap_or_default();
+    let webhooks = section.evidence.as_ref().and_then(|section| {
+        let recovery = recovery.as_ref().map(|read| &read.recovery);
+        evidence::read(section, recovery, &sub("evidence"), checks)
+    });
+    let (evidence, webhook_secrets) = webhooks.unzip();
     let tool = recovery.as_ref().zip(tool_name).map(|(read, name)| Tool {
         name,
         description: section.description.clone().unwrap_or_default(),
@@ -107,7 +115,7 @@ pub(super) fn read(
         guard_on: read_guard_on(section, &sub("guard_on"), checks),
         approval_when,
         review,
-        evidence: None,
+        evidence,
         carrier: request
             .as_ref()
             .map_or(Carrier::Transaction, |request| Carrier::Http(Box::new(request.declaration.clone()))),
@@ -124,7 +132,12 @@ pub(super) fn read(
     }
     let (assumed, secrets) =
         (recovery?.assumed, request.map(|request: Request| request.secrets).unwrap_or_default());
-    (checks.errors() == errors).then_some(DeclaredTool { tool, assumed, secrets })
+    (checks.errors() == errors).then_some(DeclaredTool {
+        tool,
+        assumed,
+        secrets,
+        webhook_secrets: webhook_secrets.unwrap_or_default(),
+    })
 }
 
 fn read_approval(

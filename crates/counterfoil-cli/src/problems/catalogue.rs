@@ -99,6 +99,16 @@ pub const CATALOGUE: &[Problem] = &[
         hint: "Send `Authorization: Bearer TOKEN`. An operator makes tokens with `counterfoil token create`.",
     },
     Problem {
+        slug: "bad-signature",
+        status: 401,
+        title: "The signature is not good",
+        sent: Sent::No,
+        meaning: "A webhook of a destination is believed only if it is signed with the tool's secret over the exact \
+                 bytes of its body, at a time within five minutes of the server's. Nothing of this one was read.",
+        hint: "Compare the secret in `evidence` with the destination's, leave the body unchanged on its way (a proxy \
+              must not rewrite it), and check both clocks. The destination's own repeats carry a new signature.",
+    },
+    Problem {
         slug: "forbidden",
         status: 403,
         title: "This token may not do that",

@@ -426,7 +426,12 @@ async fn the_description_and_the_routes_agree() {
             let path =
                 path.replace("{id}", "a").replace("{name}", "mail.send").replace("{slug}", "forbidden");
             let reply = house.call("", &method.to_uppercase(), &path, &Value::Null).await;
-            let expected = if operation.get("security").is_some() { 401 } else { 200 };
+            let expected = match operation.get("security") {
+                Some(_) => 401,
+                // A signature stands for the token, and no tool here hears webhooks.
+                None if path.starts_with("/v1/evidence/") => 404,
+                None => 200,
+            };
             assert_eq!(reply.status, expected, "{method} {path}");
             calls += 1;
         }
@@ -437,7 +442,7 @@ async fn the_description_and_the_routes_agree() {
             assert_eq!(reply.status == 405, !described, "{method} {path}");
         }
     }
-    assert_eq!(calls, 23);
+    assert_eq!(calls, 24);
     let text = document.to_string();
     for reference in text.split("\"$ref\":\"#/components/schemas/").skip(1) {
         let name = reference.split('"').next().unwrap();

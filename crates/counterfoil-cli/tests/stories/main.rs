@@ -38,4 +38,5 @@ mod retention_and_authorization;
 mod review;
 mod syscalls;
 mod two_at_once;
+mod webhooks;
 mod wire;

@@ -88,6 +88,7 @@ impl Verb for Insert {
             subject: None,
             scope: None,
             bucket: None,
+            event: None,
         }
     }
 
@@ -274,6 +275,7 @@ impl Verb for Append {
             subject: None,
             scope: self.scope.as_deref(),
             bucket: self.bucket.as_ref().map(|(name, _)| name.as_str()),
+            event: None,
         }
     }
 

@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 pub const MAX_KEPT: usize = 1024 * 1024;
 
 /// The deepest nesting of a body that is kept as JSON; a deeper one is kept as text.
-const MAX_KEPT_DEPTH: usize = 64;
+pub(super) const MAX_KEPT_DEPTH: usize = 64;
 
 /// The longest wait that a destination can ask for.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);

@@ -4,8 +4,8 @@
 use super::classify::{Answer, BodyEnd, result};
 use super::probe::{Document, Value, length, value};
 use crate::destination::LookedUp;
-use crate::fingerprint::{Arguments, Canonical, Omitted};
-use crate::json::{self, Node};
+use crate::fingerprint::{Arguments, canonical_text};
+use crate::json;
 use crate::operation::LookUpAnswer;
 use crate::pointer::Pointer;
 
@@ -178,21 +178,14 @@ fn repeats(asked: &Asked, document: Document<'_>, arguments: &Arguments) -> bool
     asked.must_match.iter().all(|member| {
         let tokens: Vec<&str> = record.tokens().chain(member.tokens()).collect();
         let theirs = document.raw(&tokens).and_then(canonical);
-        let ours = member.resolve(&ours).map(canonical_node);
+        let ours = member.resolve(&ours).map(canonical_text);
         ours.is_some() && ours == theirs
     })
 }
 
-/// The form in which equal values are equal texts: numbers by their exact value, members in one order.
-fn canonical(raw: &str) -> Option<String> {
-    json::parse_str(raw, json::DEEPEST).ok().map(|node| canonical_node(&node))
-}
-
-fn canonical_node(node: &Node<'_>) -> String {
-    let mut text = String::new();
-    let (nothing, mut out) = (Omitted::default(), |piece: &str| text.push_str(piece));
-    Canonical::new(&nothing, &mut out).value(node);
-    text
+/// The text of a value in the form in which equal values are equal.
+pub(super) fn canonical(raw: &str) -> Option<String> {
+    json::parse_str(raw, json::DEEPEST).ok().map(|node| canonical_text(&node))
 }
 
 #[cfg(test)]

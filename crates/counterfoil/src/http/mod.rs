@@ -13,10 +13,12 @@ mod look_up;
 mod pool;
 mod probe;
 pub mod request;
+mod said;
 pub mod secrets;
 pub mod send;
 pub mod target;
 mod template;
+pub mod webhook;
 mod wire;
 
 #[cfg(test)]
@@ -28,5 +30,6 @@ pub use address::{Resolve, SystemResolver};
 pub use classify::{Answer, classify};
 pub use declaration::{DeclarationProblem, RESERVED_HEADERS, check_declaration};
 pub use request::{InvalidArguments, Request, build};
+pub use said::{LONGEST_EVENT, hear};
 pub use secrets::{Secret, SecretError, Secrets, SystemSecrets, scope};
 pub use send::{HttpDestination, Limits};

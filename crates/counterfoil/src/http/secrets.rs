@@ -149,8 +149,11 @@ fn variable_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(fits)
 }
 
-/// The value of a header for the wire.
-pub(crate) fn resolve(template: &str, secrets: &dyn Secrets) -> Result<Secret, SecretError> {
+/// The value of a template with secrets in it, for the wire or for a signature.
+///
+/// # Errors
+/// Where a secret cannot be had, or the value could not stand in a header.
+pub fn resolve(template: &str, secrets: &dyn Secrets) -> Result<Secret, SecretError> {
     let mut value = String::new();
     for part in parse(template)? {
         match part {

@@ -14,7 +14,7 @@ use crate::policy::{Tool, stricter};
 use crate::safeguard::Safeguard;
 use crate::snapshot::{
     Changes, Declarations, EvidenceDraft, Existing, Grave, Link, Needs, PauseDraft, Snapshot, Verb, View,
-    Write,
+    Webhooks, Write,
 };
 use crate::time::Timestamp;
 
@@ -235,8 +235,22 @@ impl World {
             paused_for: self.paused_for(operation),
             refusals: counted.and_then(|key| self.refusals.get(&key)).copied().unwrap_or(0),
             bucket: needs.bucket.and_then(|name| self.buckets.get(name)).copied(),
+            webhooks: self.webhooks(needs),
             restored: self.restored,
             existing,
+        }
+    }
+
+    fn webhooks(&self, needs: &Needs<'_>) -> Webhooks {
+        let Some(event) = needs.event else { return Webhooks::default() };
+        let heard: Vec<_> = self
+            .evidence
+            .iter()
+            .filter(|told| told.operation == *needs.id && told.evidence.kind == "webhook")
+            .collect();
+        Webhooks {
+            kept: heard.len() as u64,
+            this_one: heard.iter().any(|told| told.evidence.data["event"] == event),
         }
     }
 

@@ -12,6 +12,7 @@ mod report;
 mod start;
 mod transaction;
 mod verdict;
+mod webhook;
 mod worker;
 
 pub use approval::{Approve, Deny, Withdraw};
@@ -24,4 +25,5 @@ pub use report::{Renew, Report, ReportReply};
 pub use start::{Begun, ByWorker, Offer, Start, StartReply};
 pub use transaction::{Enter, Entered, Finish};
 pub use verdict::{AddNote, Release, Resolve, Verdict, Words};
+pub use webhook::{Heard, MOST_WEBHOOKS, Said, Webhook};
 pub use worker::{Heartbeat, Outcome, Told};

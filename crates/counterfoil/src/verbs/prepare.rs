@@ -310,6 +310,7 @@ impl Verb for Prepare {
             subject: None,
             scope: self.offer.as_ref().and_then(|offer| offer.scope.as_deref()),
             bucket: self.offer.as_ref().and_then(|offer| offer.bucket.as_deref()),
+            event: None,
         }
     }
 

@@ -133,6 +133,7 @@ impl Book {
             paused_for: Duration::ZERO,
             refusals: 0,
             bucket: None,
+            webhooks: counterfoil::snapshot::Webhooks::default(),
             restored: false,
             existing,
         }

@@ -341,6 +341,24 @@ pub(super) fn accounts(connection: &Connection) -> Result<Vec<Account>, Failure>
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// The operations of a tool that a key or reference was sent for; at most two, which already name none.
+pub(super) fn sent_under(
+    connection: &Connection,
+    tool: &ToolName,
+    key: &str,
+) -> Result<Vec<(Account, OperationId)>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT k.account, k.id FROM counterfoil_keys k \
+         JOIN counterfoil_operations o ON o.account = k.account AND o.id = k.id \
+         WHERE k.key = ?1 AND o.tool = ?2 LIMIT 2",
+    )?;
+    let rows = statement.query_map((key, tool.as_str()), |row| {
+        let (account, id): (String, String) = (row.get(0)?, row.get(1)?);
+        Ok((Account::from_stored(&account), OperationId::from_stored(&id)))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 /// How many operations there are of each kind.
 pub(super) fn census(connection: &Connection, account: Option<&Account>) -> Result<Census, Failure> {
     let (counted, oldest) = match account {

@@ -15,7 +15,7 @@ use crate::fingerprint::{Arguments, Fingerprint};
 use crate::guard::{self, Peer};
 use crate::id::{Account, OperationId, ToolName};
 use crate::policy::Tool;
-use crate::snapshot::{Declarations, Existing, Needs, Snapshot};
+use crate::snapshot::{Declarations, Existing, Needs, Snapshot, Webhooks};
 use crate::time::{Clock, Timestamp};
 
 /// The clocks of this process, and how they stood to each other when the ledger was opened.
@@ -89,6 +89,7 @@ pub(super) fn final_one(
         paused_for: Duration::ZERO,
         refusals: 0,
         bucket: None,
+        webhooks: Webhooks::default(),
         restored: false,
     }))
 }
@@ -186,6 +187,10 @@ impl View<'_> {
             Some(id) => row::find(self.connection, needs.account, id)?.map(Box::new),
             None => None,
         };
+        let webhooks = match needs.event.filter(|_| operation.is_some()) {
+            Some(event) => self.webhooks(needs.account, needs.id, event)?,
+            None => Webhooks::default(),
+        };
         let restored = self.pauses.iter().any(|pause| pause.restored);
         Ok(Snapshot {
             now,
@@ -199,6 +204,7 @@ impl View<'_> {
             paused_for,
             refusals,
             bucket,
+            webhooks,
             restored,
             existing,
         })
@@ -264,6 +270,17 @@ impl View<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The evidence itself says which webhooks were heard: what was once committed is heard by every process.
+    fn webhooks(&self, account: &Account, id: &OperationId, event: &str) -> Result<Webhooks, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT count(*), coalesce(max(json_extract(data, '$.event') = ?3), 0) FROM counterfoil_evidence \
+             WHERE account = ?1 AND operation_id = ?2 AND kind = 'webhook'",
+        )?;
+        Ok(statement.query_row((account.as_str(), id.as_str(), event), |row| {
+            Ok(Webhooks { kept: unsigned(row.get(0)?), this_one: row.get(1)? })
+        })?)
     }
 
     fn refusals(&self, tool: &str, scope: &str) -> Result<u32, Failure> {

@@ -260,6 +260,20 @@ impl SqliteStore {
         self.fetch(move |connection| shared.policies.get(connection, &tool, version)).await
     }
 
+    /// The operations of a tool that this key or reference was sent for, in whatever account; two are enough to know
+    /// that it names none.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn sent_under(
+        &self,
+        tool: &ToolName,
+        key: &str,
+    ) -> Result<Vec<(Account, OperationId)>, StoreError> {
+        let (tool, key) = (tool.clone(), key.to_owned());
+        self.fetch(move |connection| list::sent_under(connection, &tool, &key)).await
+    }
+
     /// The evidence of an operation after a position, oldest first; at most 200 rows.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::time::Timestamp;
 
 /// Every migration, by number from 1. A published one never changes.
-const MIGRATIONS: [&str; 2] = [include_str!("0001.sql"), include_str!("0002.sql")];
+const MIGRATIONS: [&str; 3] = [include_str!("0001.sql"), include_str!("0002.sql"), include_str!("0003.sql")];
 
 const VERSIONS: &str = "CREATE TABLE counterfoil_migrations (
     number     INTEGER PRIMARY KEY,
