@@ -7,6 +7,7 @@ pub mod client;
 pub mod config;
 pub mod demo;
 pub mod dev;
+pub mod notify;
 pub mod plan;
 pub mod problems;
 pub mod review;

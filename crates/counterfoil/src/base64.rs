@@ -4,7 +4,7 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 
 /// The bytes in base64 with padding.
 #[must_use]
-pub(crate) fn encode(bytes: &[u8]) -> String {
+pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
         let bits =
@@ -19,7 +19,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 
 /// The bytes that this spells, with its padding or without.
 #[must_use]
-pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+pub fn decode(text: &str) -> Option<Vec<u8>> {
     let plain = text.trim_end_matches('=').as_bytes();
     // Padding fills a group of four, and one letter alone spells no byte.
     let padded = text.len() != plain.len();

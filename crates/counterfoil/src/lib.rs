@@ -58,7 +58,7 @@
 pub mod arguments;
 pub mod backoff;
 #[cfg(feature = "http")]
-mod base64;
+pub mod base64;
 pub mod caller;
 mod condition;
 #[cfg(all(feature = "sqlite", any(test, feature = "testing")))]
@@ -82,6 +82,7 @@ pub mod keys;
 #[cfg(feature = "sqlite")]
 pub mod ledger;
 mod message;
+pub mod notice;
 pub mod operation;
 pub mod pointer;
 pub mod policy;

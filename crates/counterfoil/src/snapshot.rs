@@ -243,16 +243,28 @@ impl Snapshot {
         self.view_of(operation.clone())
     }
 
+    /// What happens next to `operation`, seen from here.
+    ///
+    /// # Errors
+    /// As [`Snapshot::context`].
+    pub fn next_of(&self, operation: &Operation) -> Result<NextStep, Refusal> {
+        let tool = self.bound_tool(operation)?;
+        Ok(next_step(operation, &Context { stored: tool, ..self.context(&operation.tool)? }))
+    }
+
+    /// The declaration that an operation is bound to. An approval may have bound it to the one in force.
+    fn bound_tool(&self, operation: &Operation) -> Result<&Arc<Tool>, Refusal> {
+        let current = self.declared.get(&operation.tool);
+        let bound = current.filter(|(version, _)| *version == operation.policy_version).map(|(_, tool)| tool);
+        bound.or(self.stored.as_ref()).or(current.map(|(_, tool)| tool)).ok_or(Refusal::UnknownTool)
+    }
+
     /// `operation` with its `next`, seen from here.
     ///
     /// # Errors
     /// As [`Snapshot::context`].
     pub fn view_of(&self, operation: Operation) -> Result<View, Refusal> {
-        // An approval may have bound it to the declaration in force.
-        let current = self.declared.get(&operation.tool);
-        let bound = current.filter(|(version, _)| *version == operation.policy_version).map(|(_, tool)| tool);
-        let tool = bound.or(self.stored.as_ref()).or(current.map(|(_, tool)| tool)).cloned();
-        let tool = tool.ok_or(Refusal::UnknownTool)?;
+        let tool = self.bound_tool(&operation)?.clone();
         let context = Context { stored: &tool, ..self.context(&operation.tool)? };
         let next = next_step(&operation, &context);
         let facts = context.facts();

@@ -46,7 +46,7 @@ const BOUNDS: [u64; 12] =
     [250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 2_500_000, 10_000_000, 60_000_000];
 
 /// Every figure: name, type, meaning. The reference page is made from it.
-pub const FIGURES: [(&str, &str, &str); 15] = [
+pub const FIGURES: [(&str, &str, &str); 16] = [
     ("counterfoil_build_info", "gauge", "1; the label says which version runs."),
     ("counterfoil_http_requests_total", "counter", "Answered calls by route and status."),
     (
@@ -78,6 +78,11 @@ pub const FIGURES: [(&str, &str, &str); 15] = [
         "Webhooks of destinations by what became of them; `unmatched` and `ambiguous` ones are kept nowhere.",
     ),
     (
+        "counterfoil_notices_total",
+        "counter",
+        "Notices to people by kind and by how their delivery ended; `failed` ones are said again.",
+    ),
+    (
         "counterfoil_connections_refused_total",
         "counter",
         "Connections that waited because too many were open.",
@@ -95,6 +100,30 @@ pub enum WebhookFate {
     Ambiguous,
     /// Its signature was not good.
     Refused,
+}
+
+/// How the delivery of a notice ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeFate {
+    /// The listener has it.
+    Delivered,
+    /// It did not arrive and is said again.
+    Failed,
+    /// It is not said any more.
+    GivenUp,
+}
+
+const NOTICE_KINDS: [&str; 3] = ["webhook", "slack", "email"];
+const NOTICE_FATES: [&str; 3] = ["delivered", "failed", "given_up"];
+
+impl NoticeFate {
+    fn place(self) -> usize {
+        match self {
+            Self::Delivered => 0,
+            Self::Failed => 1,
+            Self::GivenUp => 2,
+        }
+    }
 }
 
 const WEBHOOK_FATES: [&str; 11] = [
@@ -136,6 +165,7 @@ pub struct Metrics {
     connections: AtomicI64,
     refused: AtomicU64,
     webhooks: [AtomicU64; WEBHOOK_FATES.len()],
+    notices: [[AtomicU64; NOTICE_FATES.len()]; NOTICE_KINDS.len()],
 }
 
 #[derive(Default)]
@@ -163,6 +193,7 @@ impl Default for Metrics {
             connections: AtomicI64::new(0),
             refused: AtomicU64::new(0),
             webhooks: Default::default(),
+            notices: Default::default(),
         }
     }
 }
@@ -199,6 +230,14 @@ impl Metrics {
     /// A connection had to wait.
     pub fn refuse(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A notice of this kind was delivered, or was not.
+    pub fn notice(&self, kind: &str, fate: NoticeFate) {
+        let row = NOTICE_KINDS.iter().position(|known| *known == kind).and_then(|at| self.notices.get(at));
+        if let Some(counter) = row.and_then(|row| row.get(fate.place())) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// A webhook came.
@@ -249,6 +288,14 @@ impl Metrics {
                 "counterfoil_webhooks_total" => {
                     for (fate, counter) in WEBHOOK_FATES.iter().zip(&self.webhooks) {
                         out.line(name, &format!("answer=\"{fate}\""), counter.load(Ordering::Relaxed));
+                    }
+                }
+                "counterfoil_notices_total" => {
+                    for (kind, row) in NOTICE_KINDS.iter().zip(&self.notices) {
+                        for (fate, counter) in NOTICE_FATES.iter().zip(row) {
+                            let labels = format!("kind=\"{kind}\",outcome=\"{fate}\"");
+                            out.line(name, &labels, counter.load(Ordering::Relaxed));
+                        }
                     }
                 }
                 "counterfoil_attempts_running" => out.line(name, "", gauges.attempts),

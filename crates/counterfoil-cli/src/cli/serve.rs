@@ -26,6 +26,7 @@ use crate::api::App;
 use crate::api::listen::{self, Socket};
 use crate::config::report::Report;
 use crate::config::{self, Config, Database, Overrides};
+use crate::notify;
 
 /// Run the server
 ///
@@ -214,6 +215,8 @@ async fn serve(
         async move { executor.carry_on().await }
     });
     let purging = tokio::spawn(purge(ledger.clone(), config.server.retention_interval));
+    let telling =
+        tokio::spawn(notify::run(config.listeners.clone(), ledger.clone(), app.clone(), stop.clone()));
     let listening =
         tokio::spawn(listen::serve(socket, app.clone(), stage.routes(&app), stop.clone(), CALLS_END_WITHIN));
     stage.ready(&ledger, &place, context).await?;
@@ -239,6 +242,7 @@ async fn serve(
                 }
                 let left = executor.running();
                 joined(carrying.await, "carrier");
+                joined(telling.await, "teller");
                 store.close().await;
                 left
             };

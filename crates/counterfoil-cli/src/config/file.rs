@@ -29,7 +29,7 @@ section! {
         /// The gateway for tool servers.
         mcp: Option<Later>,
         /// Who is told about held operations.
-        notify: Option<Later>,
+        notify: Option<Vec<At<NotifySection>>>,
     }
 }
 
@@ -315,6 +315,34 @@ section! {
 }
 
 section! {
+    /// Who is told: of held and settled operations, suspected duplicates, wanted approvals, and reminders.
+    NotifySection {
+        /// `webhook` (Standard Webhooks), `slack` (an incoming webhook) or `email`.
+        kind: At<NotifyKind>,
+        /// Where it goes; a secret with `slack`: `${NAME}` or `${file:PATH}`.
+        url: Option<At<String>>,
+        /// With `webhook`, the signing secret: `${NAME}` or `${file:PATH}`.
+        secret: Option<At<String>>,
+        /// With `email`, the recipients: one address or a list.
+        to: Option<At<OneOrMore>>,
+        /// With `email`, the sender's address.
+        from: Option<At<String>>,
+        /// With `email`, the relay: `smtps://HOST` (TLS) or `smtp://HOST` (STARTTLS).
+        smtp: Option<At<String>>,
+        /// With `email`, whom to log in as.
+        username: Option<At<String>>,
+        /// With `email`, the password: `${NAME}` or `${file:PATH}`.
+        password: Option<At<String>>,
+        /// The accounts whose operations are told of. Default all.
+        accounts: Option<Vec<At<String>>>,
+        /// The address under which people reach the console; links begin with it.
+        console_url: Option<At<String>>,
+        /// Whether the host may be a private or link-local address. Default false.
+        allow_private: Option<bool>,
+    }
+}
+
+section! {
     /// A token bucket; all tools that name it share it.
     DestinationSection {
         /// Sends per second.
@@ -410,6 +438,55 @@ impl Urgency {
             Self::High => "high",
             Self::Critical => "critical",
         }
+    }
+}
+
+/// How somebody is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NotifyKind {
+    /// A signed webhook.
+    Webhook,
+    /// An incoming webhook of Slack, or of whoever takes the same.
+    Slack,
+    /// A mail.
+    Email,
+}
+
+impl NotifyKind {
+    /// The word of the file.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Webhook => "webhook",
+            Self::Slack => "slack",
+            Self::Email => "email",
+        }
+    }
+}
+
+/// One text or a list of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OneOrMore(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for OneOrMore {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            One(String),
+            More(Vec<String>),
+        }
+        Ok(match Either::deserialize(deserializer)? {
+            Either::One(text) => Self(vec![text]),
+            Either::More(list) => Self(list),
+        })
+    }
+}
+
+impl Shape for OneOrMore {
+    fn shape(_: &mut Definitions) -> Value {
+        json!({ "type": ["string", "array"], "items": { "type": "string" } })
     }
 }
 

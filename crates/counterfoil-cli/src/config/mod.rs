@@ -9,6 +9,7 @@ mod evidence;
 pub mod file;
 mod http;
 pub mod limits;
+mod notify;
 mod read;
 pub mod recovery;
 pub mod report;
@@ -33,6 +34,7 @@ use self::file::{DestinationSection, FileSection, LimitsSection, ServerSection};
 use self::report::{Checks, Finding, NOT_IN_THIS_VERSION, Origin, Report, Severity};
 use self::shape::{At, Shape as _};
 use self::template::Secret;
+use crate::notify::Listener;
 use crate::suggest::nearest;
 
 pub use self::limits::Limits;
@@ -52,6 +54,8 @@ pub struct Config {
     pub server: Server,
     /// The limits in force.
     pub limits: Limits,
+    /// Who is told of what needs a person.
+    pub listeners: Vec<Listener>,
     /// The declared tools.
     pub tools: BTreeMap<ToolName, DeclaredTool>,
     /// What somebody should look at.
@@ -218,7 +222,28 @@ fn check(
             tools.insert(declared.tool.name.clone(), declared);
         }
     }
-    Some(Config { path: path.to_owned(), server: server?, limits, tools, warnings: Vec::new() })
+    let listeners = read_listeners(file, variables, checks);
+    let path = path.to_owned();
+    Some(Config { path, server: server?, limits, listeners, tools, warnings: Vec::new() })
+}
+
+fn read_listeners(
+    file: &FileSection,
+    variables: &BTreeMap<String, String>,
+    checks: &mut Checks<'_>,
+) -> Vec<Listener> {
+    let mut listeners: Vec<Listener> = Vec::new();
+    for section in file.notify.iter().flatten() {
+        let Some(read) = notify::read(section, variables, checks) else { continue };
+        let at = &section.get().kind;
+        missing(&read.secrets, at.span(), "notify", "no notice goes out without it", variables, checks);
+        if listeners.iter().any(|known| known.name == read.listener.name) {
+            checks.error(at.span(), "notify", "the same address is there twice", "remove one");
+        } else {
+            listeners.push(read.listener);
+        }
+    }
+    listeners
 }
 
 fn check_destinations(
@@ -255,14 +280,21 @@ fn check_secrets(
     checks: &mut Checks<'_>,
 ) {
     let key = format!("tools.{}.http.headers", name.get());
-    missing(&declared.secrets, name, &key, "nothing is sent without it", variables, checks);
+    missing(&declared.secrets, name.span(), &key, "nothing is sent without it", variables, checks);
     let key = format!("tools.{}.evidence.secret", name.get());
-    missing(&declared.webhook_secrets, name, &key, "no webhook is believed without it", variables, checks);
+    missing(
+        &declared.webhook_secrets,
+        name.span(),
+        &key,
+        "no webhook is believed without it",
+        variables,
+        checks,
+    );
 }
 
 fn missing(
     secrets: &[Secret],
-    at: &At<String>,
+    at: std::ops::Range<usize>,
     key: &str,
     without: &str,
     variables: &BTreeMap<String, String>,
@@ -272,11 +304,11 @@ fn missing(
         match secret {
             Secret::Environment(variable) if !variable.contains('{') && !variables.contains_key(variable) => {
                 let hint = format!("set it for the server; {without}");
-                checks.warning(at.span(), key, format!("the environment has no {variable}"), hint);
+                checks.warning(at.clone(), key, format!("the environment has no {variable}"), hint);
             }
             Secret::File(file) if !file.contains('{') && !Path::new(file).is_file() => {
                 let hint = format!("create it, readable for the server; {without}");
-                checks.warning(at.span(), key, format!("there is no file {file}"), hint);
+                checks.warning(at.clone(), key, format!("there is no file {file}"), hint);
             }
             Secret::Environment(_) | Secret::File(_) => {}
         }

@@ -192,6 +192,7 @@ words! {
     Meaning: "succeeded" "rejected" "not_processed" "throttled" "pending" "duplicate_of_ours" "unknown";
     KeyFormat: "hex32" "uuid" "base64url22" "quoted" "raw";
     SignatureScheme: "standard" "stripe";
+    super::file::NotifyKind: "webhook" "slack" "email";
     StoredErrors: "all" "success_only" "reruns";
     super::file::FieldKind: "text" "money" "date";
     super::file::Urgency: "low" "normal" "high" "critical";
@@ -276,6 +277,7 @@ mod tests {
         agree::<Meaning>();
         agree::<KeyFormat>();
         agree::<SignatureScheme>();
+        agree::<super::super::file::NotifyKind>();
         agree::<StoredErrors>();
         agree::<super::super::file::FieldKind>();
         agree::<super::super::file::Urgency>();

@@ -55,8 +55,15 @@ fn the_small_example_loads_with_the_defaults() {
 
 #[test]
 fn the_large_example_loads_key_by_key() {
-    let config =
-        with(EVERY_KEY, &[("SUPPLIER_TOKEN", "secret"), ("SUPPLIER_WEBHOOK_SECRET", "whsec_x")]).unwrap();
+    let config = with(
+        EVERY_KEY,
+        &[
+            ("SUPPLIER_TOKEN", "secret"),
+            ("SUPPLIER_WEBHOOK_SECRET", "whsec_x"),
+            ("NOTIFY_URL", "https://hooks.example"),
+        ],
+    )
+    .unwrap();
     assert_eq!(config.warnings, []);
     assert_eq!(config.limits.depth, 32);
     assert_eq!(config.limits.wait, Duration::from_secs(60));
@@ -95,10 +102,12 @@ fn the_large_example_loads_key_by_key() {
 #[test]
 fn a_missing_secret_is_a_warning() {
     let config = read(EVERY_KEY).unwrap();
-    for (warning, name) in config.warnings.iter().zip(["SUPPLIER_TOKEN", "SUPPLIER_WEBHOOK_SECRET"]) {
+    let names = ["SUPPLIER_TOKEN", "SUPPLIER_WEBHOOK_SECRET"];
+    let in_notices = ["SUPPLIER_WEBHOOK_SECRET", "NOTIFY_URL", "SUPPLIER_TOKEN"];
+    for (warning, name) in config.warnings.iter().zip(names.into_iter().chain(in_notices)) {
         assert!(warning.message.contains(name), "{warning:?}");
     }
-    assert_eq!(config.warnings.len(), 2);
+    assert_eq!(config.warnings.len(), 5);
 }
 
 /// A tool whose sections are the given ones, beginning on line 1.
@@ -381,6 +390,50 @@ fn bad_files_are_refused_at_their_line_with_a_hint() {
     }
 }
 
+#[test]
+fn listeners_are_read_and_doubtful_ones_refused() {
+    let section = |lines: &str| format!("[[notify]]\n{lines}\n");
+    let hook = "kind = \"webhook\"\nurl = \"${URL}\"\nsecret = \"${KEY}\"";
+    let mail =
+        "kind = \"email\"\nto = \"a@b.example\"\nfrom = \"c@b.example\"\nsmtp = \"smtp://mail.example\"";
+    let variables = [("URL", "https://hooks.example/x"), ("KEY", "whsec_x")];
+    let slack = "kind = \"slack\"\nurl = \"${URL}\"";
+    let text = format!("{}{}{}", section(hook), section(slack), section(mail));
+    let config = with(&text, &variables).unwrap();
+    assert_eq!((config.listeners.len(), config.warnings.as_slice()), (3, &[][..]));
+    let names: Vec<&str> = config.listeners.iter().map(|one| one.name.split(':').next().unwrap()).collect();
+    assert_eq!(names, ["webhook", "slack", "email"]);
+    let crate::notify::Kind::Email(read) = &config.listeners[2].kind else { panic!() };
+    assert_eq!((read.security, read.target.port), (crate::notify::Security::StartTls, 587));
+    assert!(!with(&section(hook), &[("URL", "https://a.example")]).unwrap().warnings.is_empty());
+    for (lines, said) in [
+        ("kind = \"pager\"".to_owned(), "unknown word `pager`"),
+        ("kind = \"webhook\"\nurl = \"https://a.example\"".to_owned(), "needs `secret`"),
+        (hook.replace("${KEY}", "whsec_abc"), "does not stand in this file"),
+        (
+            "kind = \"slack\"\nurl = \"https://hooks.example/secret\"".to_owned(),
+            "does not stand in this file",
+        ),
+        (format!("{hook}\nto = \"a@b.example\""), "`to` is nothing of kind `webhook`"),
+        (hook.replace("${URL}", "http://a.example/x"), "plain http"),
+        (hook.replace("${URL}", "https://10.0.0.1/x"), "special address"),
+        (hook.replace("${URL}", "https://a.example/{/x}"), "placeholder"),
+        (mail.replace("\"a@b.example\"", "\"a@b.example>\""), "no mail address"),
+        (mail.replace("smtp://mail.example", "mail.example"), "no mail relay"),
+        (format!("{mail}\nusername = \"u\""), "belong together"),
+        (format!("{mail}\nusername = \"u\"\npassword = \"p\""), "does not stand in this file"),
+        (format!("{hook}\n[[notify]]\n{hook}"), "there twice"),
+        (format!("{hook}\naccounts = [\"a/b\"]"), "account may hold only"),
+    ] {
+        let report = with(&section(&lines), &variables).expect_err(&lines);
+        assert!(report.findings[0].message.contains(said), "{lines}: {report}");
+        assert!(!report.to_string().contains("whsec_abc"), "{report}");
+    }
+    let hidden = with(&section(hook), &[("URL", "hooks.example/canary"), ("KEY", "k")]).unwrap_err();
+    assert!(hidden.findings[0].message.contains("no absolute URL"), "{hidden}");
+    assert!(!hidden.to_string().contains("canary"), "{hidden}");
+}
+
 /// A section `evidence` behind a tool with this recovery, with one line in place of its own.
 fn webhooks(recovery: &str, line: &str) -> String {
     let mut lines = vec![
@@ -430,7 +483,6 @@ fn what_this_version_does_not_build_is_refused() {
     let look = "kind = \"lookup\"\nreference = \"body:/ref\"\n";
     let table: Vec<(String, usize, &str)> = vec![
         (order("", KEYED, "") + "[tools.t.worker]\n", 11, "tools.t.worker"),
-        (order("", KEYED, "") + "[[notify]]\nkind = \"slack\"\n", 11, "notify"),
         (order("", KEYED, "") + "[mcp]\naccount = \"a\"\n", 11, "mcp"),
         (order("", KEYED, "") + "[mcp.tools.x]\n", 11, "mcp"),
         (order("", KEYED, "profile = \"stripe.payment_intents.create\""), 2, "tools.t.profile"),

@@ -31,6 +31,7 @@ mod identity;
 mod look_ups;
 mod looked_up;
 mod lost_reply;
+mod notices;
 mod on_demand;
 mod reloads;
 mod restored;

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::address::{Resolve, is_one_host, is_public};
 use super::target::{Host, Target};
@@ -29,19 +30,27 @@ const MAX_HEAD_READ: usize = 32 * 1024;
 
 /// Why there is no connection, in fixed words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub(super) enum ConnectError {
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The name could not be resolved.
     #[error("the host's name could not be resolved")]
     Resolve,
+    /// The address may not be reached.
     #[error("the host is at an address that the tool may not reach")]
     Forbidden,
+    /// Nobody answers there.
     #[error("the connection was refused or the host could not be reached")]
     Unreachable,
+    /// It took too long.
     #[error("no connection within the connect timeout")]
     Timeout,
+    /// The handshake failed, or the certificate is not that host's.
     #[error("the TLS handshake failed")]
     Tls,
+    /// Certificates of this host could not be read.
     #[error("the host's certificates could not be set up")]
     TlsSetup,
+    /// HTTP could not be set up.
     #[error("the connection could not be set up")]
     Handshake,
 }
@@ -94,13 +103,37 @@ impl Connector {
         if !target.tls {
             return lane(stream).await;
         }
+        lane(self.handshake(target, stream).await?).await
+    }
+
+    /// A connection without TLS, within the connect timeout.
+    pub(super) async fn dial(&self, target: &Target, allow_private: bool) -> Result<TcpStream, ConnectError> {
+        let dialled = async { self.open(&self.addresses(target, allow_private).await?).await };
+        tokio::time::timeout(self.timeout, dialled).await.unwrap_or(Err(ConnectError::Timeout))
+    }
+
+    /// TLS over a connection, within the connect timeout.
+    pub(super) async fn secure(
+        &self,
+        target: &Target,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, ConnectError> {
+        let secured = self.handshake(target, stream);
+        tokio::time::timeout(self.timeout, secured).await.unwrap_or(Err(ConnectError::Timeout))
+    }
+
+    async fn handshake(
+        &self,
+        target: &Target,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, ConnectError> {
         let name = match &target.host {
             Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_| ConnectError::Tls)?,
             Host::Address(address) => ServerName::IpAddress((*address).into()),
         };
         let config = self.tls.get_or_try_init(native_config).await?;
         let connector = TlsConnector::from(Arc::clone(config));
-        lane(connector.connect(name, stream).await.map_err(|_| ConnectError::Tls)?).await
+        connector.connect(name, stream).await.map_err(|_| ConnectError::Tls)
     }
 
     /// The addresses that may be connected to. A loopback address that the operator wrote as such was meant.

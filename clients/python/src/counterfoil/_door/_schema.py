@@ -12,6 +12,8 @@ __all__ = ["KNOWN_MIGRATIONS", "check", "cursor"]
 KNOWN_MIGRATIONS = (
     "f3e7c7693da54dca5075928177d86ff3fd589148737fcfcd7fd35f4f2e91dc92",
     "b2f720f1f40f3fb295b9d2fe2dd34f777ff8e4ad3a0d4d0e43418f1fa0eb4442",
+    "fcbb07704cc8eb73c78c8513efe5d3c13b2371cc4a5478289dbec25c9d27b400",
+    "673aa5447b4ca47d36a36f3603733279de18752fab4b7a6bd6ae80e31d8fe0ed",
 )
 
 #: `PRAGMA synchronous` of a connection whose commits are durable.

@@ -6,6 +6,7 @@ mod clock;
 mod config;
 mod hook;
 mod ledger;
+mod listener;
 mod server;
 mod world;
 
@@ -13,8 +14,9 @@ pub(crate) use cli::{Talk, command, finish, spawn};
 pub(crate) use client::{Answer, Api};
 pub(crate) use clock::Clock;
 pub(crate) use config::{Setup, ToolText};
-pub(crate) use hook::{Hook, SECRET_VARIABLES, stripe_signature};
+pub(crate) use hook::{Hook, SECRET, SECRET_VARIABLES, now, stripe_signature};
 pub(crate) use ledger::{column, count};
+pub(crate) use listener::{Message, Receiver, relay};
 pub(crate) use server::Server;
 pub(crate) use server::signal;
 pub(crate) use world::{World, order};

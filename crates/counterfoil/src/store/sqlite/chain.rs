@@ -132,14 +132,14 @@ pub(super) struct Entry<'a> {
     pub(super) data: &'a str,
 }
 
-/// Appends `entry` to `writer`'s chain at `position`.
+/// Appends `entry` to `writer`'s chain at `position`; gives the row's digest.
 pub(super) fn append(
     connection: &Connection,
     tips: &mut Tips,
     writer: &str,
     position: u64,
     entry: Entry<'_>,
-) -> Result<(), Failure> {
+) -> Result<Hash, Failure> {
     let tip = tips.get(connection, entry.account, writer)?;
     let data_digest = hash_of(entry.data);
     let link = Link {
@@ -182,5 +182,5 @@ pub(super) fn append(
         ":previous": tip.digest,
     })?;
     tips.set(entry.account, Tip { seq: link.seq, digest });
-    Ok(())
+    Ok(digest)
 }

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use super::chain::{self, Entry, LEDGER, Tips};
 use super::failure::{Failure, signed};
 use super::load::{Clocks, Head, View};
+use super::notices;
 use super::pauses::{self, InForce};
 use super::policies::Policies;
 use super::row::{self, Times};
@@ -121,9 +122,16 @@ impl<'a> Commit<'a> {
             (Some(_), _) | (None, Some(_) | None) => {}
         }
         let subject = written.as_ref().or(loaded);
+        let mut digest = None;
         for (number, draft) in (version + 1..).zip(&evidence) {
             let about = subject.map(|subject| (subject, number));
-            self.append(account, about, draft, now)?;
+            digest = Some(self.append(account, about, draft, now)?);
+        }
+        if let (Some(after), Some(digest)) = (&written, digest) {
+            let kinds = evidence.iter().map(|draft| draft.kind);
+            if let Some(occasion) = crate::notice::occasion(loaded, after, snapshot, kinds) {
+                notices::append(self.connection, self.head.position, &digest, occasion, after, snapshot)?;
+            }
         }
         if let Some(subject) = subject
             && (written.is_some() || !evidence.is_empty())
@@ -304,7 +312,7 @@ impl<'a> Commit<'a> {
         about: Option<(&Operation, u64)>,
         draft: &EvidenceDraft,
         now: Timestamp,
-    ) -> Result<(), Failure> {
+    ) -> Result<chain::Hash, Failure> {
         let data = serde_json::to_string(&draft.data)?;
         self.entry(Entry {
             account,
@@ -320,13 +328,13 @@ impl<'a> Commit<'a> {
     }
 
     /// Appends one row and moves the ledger's end behind it.
-    pub(super) fn entry(&mut self, entry: Entry<'_>) -> Result<(), Failure> {
+    pub(super) fn entry(&mut self, entry: Entry<'_>) -> Result<chain::Hash, Failure> {
         self.wrote = true;
         let position = self.head.position + 1;
-        chain::append(self.connection, self.tips, self.writer, position, entry)?;
+        let digest = chain::append(self.connection, self.tips, self.writer, position, entry)?;
         self.head.position = position;
         self.head.newest = self.head.newest.max(entry.at);
-        Ok(())
+        Ok(digest)
     }
 
     /// Evidence about the ledger itself.
@@ -348,7 +356,8 @@ impl<'a> Commit<'a> {
             version: 0,
             state: None,
             data: &data,
-        })
+        })?;
+        Ok(())
     }
 
     /// Begins a pause, unless the same one is in force.

@@ -12,6 +12,7 @@ mod file;
 mod list;
 mod load;
 mod mark;
+mod notices;
 mod opening;
 mod options;
 mod pauses;
@@ -32,12 +33,14 @@ mod writer;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::error::{Error, StoreError};
 use crate::id::{Account, OperationId, ToolName};
+use crate::notice::Notice;
 use crate::operation::Operation;
 use crate::policy::Tool;
 use crate::snapshot::{Declarations, Needs, PauseDraft, Snapshot, Verb};
@@ -47,6 +50,7 @@ use crate::store::{
 use crate::time::Timestamp;
 
 pub use embedded::commit_in;
+pub use notices::{Delivery, Waiting};
 pub use options::SqliteOptions;
 pub use schema::sql;
 #[cfg(feature = "testing")]
@@ -477,6 +481,7 @@ impl SqliteStore {
     /// # Errors
     /// The store could not read or write. What was purged before stays purged.
     pub async fn purge(&self, limit: u32) -> Result<u64, StoreError> {
+        self.write(notices::forget).await?;
         let now = self.now();
         let expired = self.fetch(move |connection| retention::expired(connection, now, limit)).await?;
         let mut purged = 0;
@@ -499,6 +504,49 @@ impl SqliteStore {
                 self.inner.shared.counters.purged(buried);
             }
         }
+    }
+
+    /// Keeps note of who is told of changes. One that is new hears of what happens from now on.
+    ///
+    /// # Errors
+    /// The store could not write.
+    pub async fn listen(&self, name: &str) -> Result<(), StoreError> {
+        let name = name.to_owned();
+        self.write(move |commit| notices::listen(commit, &name)).await
+    }
+
+    /// The next notice for a listener, without taking it. `not_before` tells of a delay, or of another process that
+    /// speaks to them.
+    ///
+    /// # Errors
+    /// The store could not read.
+    pub async fn waiting_notice(&self, listener: &str) -> Result<Option<Waiting>, StoreError> {
+        let (listener, holder) = (listener.to_owned(), self.inner.writer.clone());
+        self.fetch(move |connection| notices::waiting(connection, &listener, &holder)).await
+    }
+
+    /// Takes the next notice for a listener, if it is due and no other process speaks to them. Whoever took it has this
+    /// long to deliver it; after a crash somebody else takes it then.
+    ///
+    /// # Errors
+    /// The store could not write.
+    pub async fn take_notice(&self, listener: &str, lease: Duration) -> Result<Option<Waiting>, StoreError> {
+        let (listener, holder) = (listener.to_owned(), self.inner.writer.clone());
+        self.write(move |commit| notices::take(commit, &listener, &holder, lease)).await
+    }
+
+    /// Records how the delivery of a notice ended. A crash before this means that it is said again, under the same name.
+    ///
+    /// # Errors
+    /// The store could not write.
+    pub async fn notice_delivered(
+        &self,
+        listener: &str,
+        notice: Notice,
+        delivery: Delivery,
+    ) -> Result<(), StoreError> {
+        let (listener, holder) = (listener.to_owned(), self.inner.writer.clone());
+        self.write(move |commit| notices::settle(commit, &listener, &holder, &notice, &delivery)).await
     }
 
     /// Walks the whole evidence. It takes a reading thread for as long as that lasts.

@@ -8,7 +8,8 @@ use crate::error::StoreError;
 use crate::time::Timestamp;
 
 /// Every migration, by number from 1. A published one never changes.
-const MIGRATIONS: [&str; 3] = [include_str!("0001.sql"), include_str!("0002.sql"), include_str!("0003.sql")];
+const MIGRATIONS: [&str; 4] =
+    [include_str!("0001.sql"), include_str!("0002.sql"), include_str!("0003.sql"), include_str!("0004.sql")];
 
 const VERSIONS: &str = "CREATE TABLE counterfoil_migrations (
     number     INTEGER PRIMARY KEY,
@@ -16,7 +17,10 @@ const VERSIONS: &str = "CREATE TABLE counterfoil_migrations (
     applied_at INTEGER NOT NULL
 )";
 
-/// The tables that a ledger has.
+/// The tables that later migrations added: number, table.
+const ADDED: [(usize, &str); 2] = [(4, "counterfoil_listeners"), (4, "counterfoil_notices")];
+
+/// The tables that a ledger has from the first migration on.
 const TABLES: [&str; 12] = [
     "counterfoil_buckets",
     "counterfoil_evidence",
@@ -54,11 +58,15 @@ fn apply(connection: &Connection, now: Timestamp) -> Result<(), Failure> {
     if present.is_empty() {
         connection.execute_batch(VERSIONS)?;
     } else {
-        check(connection, &present)?;
+        require(&present, TABLES)?;
     }
     let done: i64 =
         connection.query_row("SELECT count(*) FROM counterfoil_migrations", [], |row| row.get(0))?;
     let done = usize::try_from(done).unwrap_or(usize::MAX);
+    if done > 0 {
+        require(&present, ADDED.iter().filter(|(number, _)| *number <= done).map(|(_, table)| *table))?;
+        check(connection)?;
+    }
     for (number, sql) in (1_i64..).zip(MIGRATIONS).skip(done) {
         connection.execute_batch(sql)?;
         connection.execute(
@@ -92,12 +100,17 @@ fn tables(connection: &Connection) -> Result<Vec<String>, Failure> {
     Ok(names.collect::<Result<_, _>>()?)
 }
 
-/// Refuses a file that this build did not make, or that lost a part.
-fn check(connection: &Connection, present: &[String]) -> Result<(), Failure> {
-    let missing = TABLES.iter().find(|table| !present.iter().any(|name| name == *table));
-    if let Some(table) = missing {
-        return Err(StoreError::Corrupt(format!("the table {table} is missing")).into());
+/// Refuses a file that lost a part.
+fn require(present: &[String], tables: impl IntoIterator<Item = &'static str>) -> Result<(), Failure> {
+    let missing = tables.into_iter().find(|table| !present.iter().any(|name| name == table));
+    match missing {
+        Some(table) => Err(StoreError::Corrupt(format!("the table {table} is missing")).into()),
+        None => Ok(()),
     }
+}
+
+/// Refuses a file that this build did not make.
+fn check(connection: &Connection) -> Result<(), Failure> {
     let mut statement =
         connection.prepare("SELECT number, checksum FROM counterfoil_migrations ORDER BY number")?;
     let mut rows = statement.query([])?;
