@@ -3,7 +3,7 @@
 use serde_json::json;
 use sim::supplier::Flavour;
 
-use crate::support::{Setup, ToolText, World, order, pass};
+use crate::support::{Setup, ToolText, World, order, pass, signal};
 use std::time::Duration;
 
 fn world() -> World {
@@ -144,4 +144,38 @@ fn a_person_is_asked_where_the_exact_value_says_so() {
     approver.approve("over").expect(200);
     agent.until_state("over", &["succeeded"]);
     assert_eq!((world.effects(), world.writes()), (2, 2));
+}
+
+#[test]
+fn c59_an_approval_is_for_the_place_that_was_shown() {
+    let plain = ToolText::keyed("supplier.create_order").with_reference().table("approval = \"required\"");
+    let world = World::new(Flavour::dedupe(), &Setup::new().tool(plain.clone()));
+    let server = world.serve();
+    let (agent, approver) = (world.agent(&server), world.approver(&server));
+    let mut later = order("flour", 0);
+    later["execute"] = json!(false);
+    agent.put("a", &later).expect(201);
+    assert_eq!(approver.approve("a").expect(200).next(), "execute");
+    // The file sends it elsewhere now, and the server knows.
+    let moved = plain.url(format!("{}/orders?region=2", world.supplier.url()));
+    world.configure(&Setup::new().tool(moved));
+    signal(server.id(), "HUP");
+    let void = agent.until("a", "void", |answer| answer.next() == "approve");
+    assert_eq!(void.text("/next/reason"), "destination-changed");
+    agent.execute("a", 3_000).refused(409, "approval-required");
+    // Nor does a process that starts with the new file send, on the server's ledger or by itself.
+    drop(server);
+    let server = world.serve();
+    let (agent, approver) = (agent.at(server.address), approver.at(server.address));
+    agent.put("a", &order("flour", 500)).expect(202);
+    world.run(&["op", "execute", "a", "--account", "kitchen"]).expect(6);
+    pass(Duration::from_millis(600));
+    assert_eq!((world.effects(), world.writes()), (0, 0));
+    // Approved anew it goes where the file says, once.
+    approver.approve("a").expect(200);
+    let done = agent.until_state("a", &["succeeded"]);
+    assert_eq!(done.reference(), world.supplier.effects().unwrap()[0].order);
+    assert_eq!((world.effects(), world.writes()), (1, 1));
+    assert_eq!(world.supplier.requests()[0].target, "/orders?region=2");
+    world.verify();
 }

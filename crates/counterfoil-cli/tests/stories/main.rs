@@ -27,6 +27,7 @@ mod commits;
 mod crashes;
 mod frozen;
 mod guard;
+mod held;
 mod identity;
 mod look_ups;
 mod looked_up;

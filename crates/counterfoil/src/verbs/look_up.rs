@@ -113,7 +113,12 @@ impl Investigate {
     }
 }
 
-/// Takes the claim under which the destination is asked, on behalf of `by`.
+/// How long an answer may take to be recorded under the claim that it was asked for.
+const RECORDED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Takes the claim under which the destination is asked, on behalf of `by`. It lasts as long as the answer may take:
+/// were it shorter, a slow destination's misses would all come under a claim that somebody outranked meanwhile, and none
+/// would ever count.
 pub(super) fn take(
     draft: &mut Draft,
     snapshot: &Snapshot,
@@ -123,10 +128,11 @@ pub(super) fn take(
 ) -> Result<Option<Question>, Refusal> {
     let last = draft.operation.attempts.last().cloned();
     let (Some(tool), Some(last)) = (snapshot.stored.clone(), last) else { return Ok(None) };
+    let answered = tool.http().map(|http| http.timeout + RECORDED_WITHIN).unwrap_or_default();
     let claim = Claim {
         worker: worker.clone(),
         fence: draft.operation.fence.next(),
-        lease_expires_at: snapshot.now.plus(lease),
+        lease_expires_at: snapshot.now.plus(lease.max(answered)),
         claim_id: None,
         lease_ms: None,
         held_by: None,

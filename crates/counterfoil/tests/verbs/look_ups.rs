@@ -169,6 +169,20 @@ fn one_look_up_runs_at_a_time() {
 }
 
 #[test]
+fn a_slow_answer_comes_under_the_claim_that_it_was_asked_for() {
+    let mut tool = with_look_up(true, Some(300));
+    tool.lease = seconds(2);
+    let mut kitchen = reply_lost(tool);
+    kitchen.wait(410);
+    let claim = claimed(&mut kitchen);
+    // The tool's timeout is 20 seconds.
+    kitchen.wait(20);
+    assert!(matches!(investigate(&mut kitchen), Investigated::Wait));
+    tell(&mut kitchen, claim, 1_000, looked(LookUpAnswer::Absent));
+    assert_eq!(kitchen.state("a"), "prepared", "the miss counts");
+}
+
+#[test]
 fn no_claim_is_taken_from_a_sender_that_still_reads() {
     let mut kitchen = Kitchen::with(with_look_up(true, Some(300)));
     kitchen.prepare("a").unwrap();
