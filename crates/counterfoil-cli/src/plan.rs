@@ -4,7 +4,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use counterfoil::policy::{ApprovalRule, Carrier, Comparison, Condition, Expected, HttpDeclaration, Tool};
+use counterfoil::policy::{
+    ApprovalRule, Carrier, Comparison, Condition, Expected, HttpDeclaration, Tool, WorkerDeclaration,
+};
 use counterfoil::recovery::{
     KeyFacts, LookUpBy, LookUpFacts, NoneFacts, Place, Recovery, ReferenceFacts, StoredErrors,
 };
@@ -414,8 +416,40 @@ fn assumptions(declared: &DeclaredTool) -> Vec<String> {
     }
     if tool.recovery.place().is_some() {
         rests.extend(tool.http().map(scope));
+        rests.extend(tool.worker().map(worker_scope));
+    }
+    if tool.worker().is_some() {
+        rests.extend(worker_assumptions(tool));
     }
     rests
+}
+
+/// How far a worker got cannot be seen from here, so some of it rests on its word.
+fn worker_assumptions(tool: &Tool) -> Vec<String> {
+    let mut rests = vec![
+        "the worker writes no first byte after `send_before` of its claim, and reports `not_sent` only where it wrote none"
+            .to_owned(),
+    ];
+    if tool.recovery.place().is_some() {
+        rests.push("the worker sends the text of its claim as the key or reference, unchanged".to_owned());
+    }
+    if tool.recovery.miss_can_count() && tool.recovery.declared_lifetime().is_some() {
+        rests.push(
+            "request_lifetime covers a worker that is stopped in the middle of a send, or the destination refuses late \
+             requests"
+                .to_owned(),
+        );
+    }
+    rests
+}
+
+fn worker_scope(worker: &WorkerDeclaration) -> String {
+    match &worker.scope {
+        Some(scope) => format!("the worker's credential belongs to {scope} (scope, declared)"),
+        None => "the worker's credential does not change its vendor account (scope is undeclared, and a worker's credential \
+                 is never seen here)"
+            .to_owned(),
+    }
 }
 
 fn stored_errors_assumption(facts: &KeyFacts, how: &str) -> String {
@@ -451,15 +485,20 @@ fn scope(http: &HttpDeclaration) -> String {
 }
 
 fn retries_off(tool: &Tool) -> Vec<String> {
-    let Carrier::Http(http) = &tool.carrier else {
-        return vec!["none: nothing leaves the database".to_owned()];
+    let mut off = match &tool.carrier {
+        Carrier::Http(http) => vec![format!(
+            "any proxy, gateway or mesh between the server and {} must not repeat {} requests",
+            host(&http.url),
+            http.method
+        )],
+        Carrier::Worker(_) => vec![
+            "the retries of the SDK and of the HTTP client in your worker: one claim, one request".to_owned(),
+            "any proxy, gateway or mesh between your worker and the destination must not repeat requests".to_owned(),
+            "the retries of the queue or framework that runs your worker: a claim that is lost is claimed again here"
+                .to_owned(),
+        ],
+        Carrier::Transaction => return vec!["none: nothing leaves the database".to_owned()],
     };
-    let between = format!(
-        "any proxy, gateway or mesh between the server and {} must not repeat {} requests",
-        host(&http.url),
-        http.method
-    );
-    let mut off = vec![between];
     off.push(
         "callers may repeat their call to Counterfoil with the same operation ID, never the action itself"
             .to_owned(),
@@ -604,5 +643,18 @@ mod tests {
         let plan = plan_of("work_items.create");
         assert_eq!(plan.retries_off, ["none: nothing leaves the database"]);
         assert!(plan.to_string().contains("effect, receipt and state commit together"));
+    }
+
+    #[test]
+    fn a_worker_says_what_rests_on_its_word() {
+        let plan = plan_of("ledger.post_entry");
+        assert_eq!(plan.carried_out_by, "your own worker, which claims it and reports");
+        assert!(plan.established_by.contains("by your own worker"), "{plan}");
+        assert!(plan.identifier.contains("wherever your worker puts it"), "{plan}");
+        assert!(
+            plan.assumptions.iter().any(|line| line.contains("stopped in the middle of a send")),
+            "{plan}"
+        );
+        assert!(plan.retries_off[0].contains("the SDK"), "{plan}");
     }
 }

@@ -24,6 +24,8 @@ pub struct Finding {
     pub status: Option<u16>,
     /// What went wrong, in our own fixed words: no text of a destination, no secret.
     pub error: Option<String>,
+    /// Why the destination refused, in the words of an application's own worker: hostile wherever it is shown.
+    pub reason: Option<String>,
     /// What the destination calls the thing that was created.
     pub reference: Option<String>,
     /// What it answered, for a receipt.
@@ -48,6 +50,7 @@ impl Finding {
             marker,
             status: None,
             error: Some(error.to_owned()),
+            reason: None,
             reference: None,
             result: None,
             retry_after: None,

@@ -231,6 +231,18 @@ impl Ledger {
         self.look(caller, id).await
     }
 
+    /// How an operation stands, for whoever was refused something with it: a worker too, of any operation that it may
+    /// claim.
+    ///
+    /// # Errors
+    /// As [`Ledger::find`].
+    pub async fn stand(&self, caller: &Caller, id: &OperationId) -> Result<View, Error> {
+        caller.needs(Need::Look)?;
+        let snapshot = self.inner.store.snapshot(&caller.account, id, self.declared()).await?;
+        snapshot.operation_for(caller)?;
+        Ok(View { states_only: !caller.roles.reads(), ..snapshot.view()? })
+    }
+
     async fn look(&self, caller: &Caller, id: &OperationId) -> Result<View, Error> {
         let snapshot = self.inner.store.snapshot(&caller.account, id, self.declared()).await?;
         let operation = snapshot.operation_for(caller)?;

@@ -161,6 +161,7 @@ impl Orders {
                 body: Some(Body::Json(body)),
                 truncated: false,
             }),
+            reason: None,
             reference: Some(reference),
             retry_after: None,
             credential_refused: false,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use counterfoil::executor::ClaimAsked;
 use counterfoil::fingerprint::ArgumentsError;
 use counterfoil::json::{self, Content, JsonError, JsonReason, Member, Node};
 use counterfoil::verbs::{Verdict, Words};
@@ -13,6 +14,7 @@ use http::{HeaderMap, header};
 use http_body_util::BodyExt as _;
 
 use super::problem::{Problem, shown};
+use super::worker_body;
 use crate::config::Limits;
 
 /// Room in a body for everything beside the arguments.
@@ -20,6 +22,9 @@ const BESIDE_ARGUMENTS: usize = 64 * 1024;
 
 /// Bytes of a body that carries no arguments.
 const SMALL: usize = 16 * 1024;
+
+/// Bytes of a worker's report. A result above the limit of results is kept by its digest, and one above this is refused.
+const REPORT: usize = 4 * 1024 * 1024;
 
 /// How long a body may take to arrive.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(20);
@@ -31,7 +36,7 @@ const ACCEPTED_BY: usize = 1024;
 const DISTINCT: usize = 100;
 
 /// Members that decide a send and come with a later version: refused, never ignored.
-const LATER: [&str; 3] = ["subject", "replaces", "claim"];
+const LATER: [&str; 2] = ["subject", "replaces"];
 
 /// Reads a body that holds arguments.
 ///
@@ -60,6 +65,17 @@ pub(super) async fn small(headers: &HeaderMap, body: Body) -> Result<Bytes, Prob
 /// `too-large`, or `invalid-request` where it does not arrive, or not in time.
 pub(super) async fn raw(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Problem> {
     arrived(headers, body, limit).await
+}
+
+/// Reads a worker's report, whose result may be large.
+///
+/// # Errors
+/// As [`large`].
+pub(super) async fn report(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+    read(headers, body, REPORT).await.map_err(|problem| match problem.code() {
+        "too-large" => problem.hint("Report the outcome again without the result: it must not get lost."),
+        _ => problem,
+    })
 }
 
 async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Problem> {
@@ -152,6 +168,8 @@ pub(super) struct PutBody {
     pub(super) wait_ms: Option<u64>,
     /// Say what would happen, store nothing.
     pub(super) dry_run: bool,
+    /// A worker that carries it out itself, if it may.
+    pub(super) claim: Option<ClaimAsked>,
 }
 
 impl PutBody {
@@ -163,7 +181,17 @@ impl PutBody {
         let root = parse(bytes, limits.depth)?;
         let body = Object::new(
             &root,
-            &["tool", "arguments", "task", "distinct_from", "accepted_by", "execute", "wait_ms", "dry_run"],
+            &[
+                "tool",
+                "arguments",
+                "task",
+                "distinct_from",
+                "accepted_by",
+                "execute",
+                "wait_ms",
+                "dry_run",
+                "claim",
+            ],
         )?;
         let tool = body.text("tool")?.ok_or_else(|| Problem::invalid("The member `tool` is missing."))?;
         let tool = ToolName::parse(tool).map_err(|error| {
@@ -180,6 +208,7 @@ impl PutBody {
                 Ok(arguments)
             }
         });
+        let claim = body.node("claim").map(worker_body::claim_member).transpose()?;
         let distinct_from = body.ids("distinct_from")?;
         if distinct_from.contains(id) {
             return Err(Problem::invalid("The member `distinct_from` names the operation itself."));
@@ -190,9 +219,11 @@ impl PutBody {
             task: body.task("task", limits)?,
             distinct_from,
             accepted_by: body.object("accepted_by", ACCEPTED_BY)?,
-            execute: body.flag("execute")?,
+            // Whoever claims wants it to run.
+            execute: body.flag("execute")? || claim.is_some(),
             wait_ms: body.wait(limits)?,
             dry_run: body.flag("dry_run")?,
+            claim,
         })
     }
 }
@@ -334,14 +365,17 @@ pub(super) fn nothing(bytes: &[u8]) -> Result<(), Problem> {
 }
 
 /// The depth of a body that holds no arguments: nothing in it nests.
-const SHALLOW: usize = 8;
+pub(super) const SHALLOW: usize = 8;
 
 fn parse_optional(bytes: &[u8]) -> Result<Option<Node<'_>>, Problem> {
     if bytes.is_empty() { Ok(None) } else { parse(bytes, SHALLOW).map(Some) }
 }
 
 /// Reads a body whose `arguments` may nest `depth` levels.
-fn parse(bytes: &[u8], depth: usize) -> Result<Node<'_>, Problem> {
+///
+/// # Errors
+/// `invalid-request` or `invalid-arguments`.
+pub(super) fn parse(bytes: &[u8], depth: usize) -> Result<Node<'_>, Problem> {
     if bytes.is_empty() {
         return Err(Problem::invalid("There is no body."));
     }
@@ -414,13 +448,29 @@ fn decides_nothing(member: &Member<'_>) -> bool {
 }
 
 /// The members of a body, all of them known.
-struct Object<'n, 'a> {
+pub(super) struct Object<'n, 'a> {
     root: &'n Node<'a>,
 }
 
 impl<'n, 'a> Object<'n, 'a> {
-    fn new(root: &'n Node<'a>, known: &[&str]) -> Result<Self, Problem> {
-        let members = root.members().ok_or_else(|| Problem::invalid("The body is not a JSON object."))?;
+    /// The whole body.
+    ///
+    /// # Errors
+    /// `invalid-request`.
+    pub(super) fn new(root: &'n Node<'a>, known: &[&str]) -> Result<Self, Problem> {
+        Self::of(root, "The body is not a JSON object.".to_owned(), known)
+    }
+
+    /// A member of it.
+    ///
+    /// # Errors
+    /// `invalid-request`.
+    pub(super) fn within(root: &'n Node<'a>, name: &str, known: &[&str]) -> Result<Self, Problem> {
+        Self::of(root, format!("The member `{name}` is not an object."), known)
+    }
+
+    fn of(root: &'n Node<'a>, wrong: String, known: &[&str]) -> Result<Self, Problem> {
+        let members = root.members().ok_or_else(|| Problem::invalid(wrong))?;
         let Some(stranger) =
             members.iter().find(|member| !known.contains(&member.name()) && !decides_nothing(member))
         else {
@@ -436,17 +486,24 @@ impl<'n, 'a> Object<'n, 'a> {
     }
 
     /// A member that is there and not `null`.
-    fn node(&self, name: &str) -> Option<&'n Node<'a>> {
+    pub(super) fn node(&self, name: &str) -> Option<&'n Node<'a>> {
         self.root.member(name).filter(|node| *node.content() != Content::Null)
     }
 
-    fn text(&self, name: &str) -> Result<Option<&'n str>, Problem> {
+    /// A text.
+    ///
+    /// # Errors
+    /// `invalid-request`.
+    pub(super) fn text(&self, name: &str) -> Result<Option<&'n str>, Problem> {
         let wrong = || Problem::invalid(format!("The member `{name}` is not a text."));
         self.node(name).map(|node| node.as_str().ok_or_else(wrong)).transpose()
     }
 
     /// A text that must be there and say something.
-    fn words(&self, name: &str) -> Result<Words, Problem> {
+    ///
+    /// # Errors
+    /// `invalid-request`.
+    pub(super) fn words(&self, name: &str) -> Result<Words, Problem> {
         Words::parse(self.text(name)?.unwrap_or_default()).ok_or_else(|| {
             Problem::invalid(format!(
                 "The member `{name}` is missing, empty or longer than {} bytes.",
@@ -469,7 +526,11 @@ impl<'n, 'a> Object<'n, 'a> {
         }
     }
 
-    fn whole(&self, name: &str) -> Result<Option<u64>, Problem> {
+    /// A whole number.
+    ///
+    /// # Errors
+    /// `invalid-request`.
+    pub(super) fn whole(&self, name: &str) -> Result<Option<u64>, Problem> {
         let wrong = || Problem::invalid(format!("The member `{name}` is not a whole number."));
         match self.node(name).map(Node::content) {
             None => Ok(None),
@@ -484,7 +545,11 @@ impl<'n, 'a> Object<'n, 'a> {
         }
     }
 
-    fn wait(&self, limits: &Limits) -> Result<Option<u64>, Problem> {
+    /// How long to wait, in milliseconds.
+    ///
+    /// # Errors
+    /// `invalid-request`.
+    pub(super) fn wait(&self, limits: &Limits) -> Result<Option<u64>, Problem> {
         let wait = self.whole("wait_ms")?;
         wait.map(|wait| check_wait(wait, limits)).transpose()
     }

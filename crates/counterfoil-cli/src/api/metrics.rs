@@ -10,7 +10,7 @@ use counterfoil::store::sqlite::CommitStats;
 use counterfoil::verbs::Heard;
 
 /// The routes that calls are counted under; the first one stands for every other path.
-const ROUTES: [&str; 24] = [
+const ROUTES: [&str; 28] = [
     "other",
     "/v1/operations",
     "/v1/operations/{id}",
@@ -22,6 +22,10 @@ const ROUTES: [&str; 24] = [
     "/v1/operations/{id}/release",
     "/v1/operations/{id}/reconcile",
     "/v1/operations/{id}/notes",
+    "/v1/operations/{id}/claim",
+    "/v1/operations/{id}/attempts/{n}/heartbeat",
+    "/v1/operations/{id}/attempts/{n}/outcome",
+    "/v1/claims",
     "/v1/operations/{id}/evidence",
     "/v1/evidence/{tool}",
     "/v1/events",

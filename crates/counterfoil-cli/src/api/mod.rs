@@ -3,6 +3,7 @@
 
 pub mod auth;
 mod body;
+mod claims;
 mod decisions;
 mod evidence;
 mod feed;
@@ -17,6 +18,7 @@ mod service;
 mod sse;
 mod tools;
 mod verdicts;
+mod worker_body;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -35,6 +37,7 @@ use counterfoil::{Error, OperationId, Refusal};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, header};
 use percent_encoding::percent_decode_str;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use self::auth::{Authority, Session};
@@ -63,6 +66,8 @@ struct Inner {
     limits: Limits,
     metrics: Metrics,
     draining: CancellationToken,
+    /// Places for workers that wait for work.
+    waiting: Arc<Semaphore>,
     /// Tells request IDs of this process from those of others.
     run: u32,
     requests: AtomicU32,
@@ -81,6 +86,7 @@ impl App {
                 limits,
                 metrics: Metrics::default(),
                 draining: CancellationToken::new(),
+                waiting: Arc::new(Semaphore::new(claims::WAITING)),
                 run,
                 requests: AtomicU32::new(0),
             }),
@@ -120,6 +126,11 @@ impl App {
         &self.inner.authority
     }
 
+    /// A place for a worker that waits for work, as long as there is one.
+    fn wait_for_work(&self) -> Option<OwnedSemaphorePermit> {
+        self.inner.waiting.clone().try_acquire_owned().ok()
+    }
+
     fn draining(&self) -> &CancellationToken {
         &self.inner.draining
     }
@@ -146,7 +157,11 @@ impl App {
                 | Refusal::FingerprintMismatch
                 | Refusal::ChangedMeanwhile
                 | Refusal::TooEarly { .. }
-                | Refusal::SamePrincipal,
+                | Refusal::SamePrincipal
+                | Refusal::InProgress
+                | Refusal::Paused
+                | Refusal::NotAWorkerTool
+                | Refusal::StaleClaim,
             ) => true,
             Error::Refused(_) | Error::Store(_) => false,
         };
@@ -157,7 +172,7 @@ impl App {
         let problem = Problem::of(error, id);
         let named = if itself { Some(id) } else { problem.operation_id() };
         let Some(named) = named.cloned() else { return problem };
-        match self.ledger().find(&session.caller, &named).await {
+        match self.ledger().stand(&session.caller, &named).await {
             Ok(view) if itself => problem.about(&view).not_before(not_before),
             Ok(view) if problem.code() != "operation-id-reused" => problem.next(&view),
             Ok(_) | Err(_) => problem,
@@ -189,6 +204,10 @@ pub fn router(app: App) -> Router {
         .route("/v1/operations/{id}/resolve", post(verdicts::resolve))
         .route("/v1/operations/{id}/release", post(verdicts::release))
         .route("/v1/operations/{id}/notes", post(verdicts::note))
+        .route("/v1/operations/{id}/claim", post(claims::claim))
+        .route("/v1/operations/{id}/attempts/{n}/heartbeat", post(claims::heartbeat))
+        .route("/v1/operations/{id}/attempts/{n}/outcome", post(claims::outcome))
+        .route("/v1/claims", post(claims::claims))
         .route("/v1/operations/{id}/evidence", get(feed::evidence))
         .route("/v1/evidence/{tool}", post(evidence::hear))
         .route("/v1/events", get(feed::events))

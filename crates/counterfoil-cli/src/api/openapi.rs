@@ -5,6 +5,10 @@ use std::sync::OnceLock;
 use serde_json::{Map, Value, json};
 use utoipa::{OpenApi, ToSchema};
 
+mod workers;
+
+use self::workers::{ClaimSchema, ClaimedToolSchema, ClaimsSchema, HeartbeatSchema, OutcomeSchema};
+use super::claims::ClaimShown;
 use super::feed::{Event, Evidence};
 use super::problem::Details;
 use super::query::FILTERS;
@@ -35,6 +39,9 @@ struct PrepareSchema {
     wait_ms: Option<u32>,
     /// Say what would happen, store nothing.
     dry_run: Option<bool>,
+    /// Prepare, claim and attempt 1 in one commit, for a tool that workers carry out; implies `execute` and needs the
+    /// role worker too.
+    claim: Option<ClaimSchema>,
 }
 
 /// Body of an execute.
@@ -125,6 +132,12 @@ struct NoteSchema {
     Event,
     ToolBody,
     PrepareSchema,
+    ClaimSchema,
+    ClaimsSchema,
+    ClaimedToolSchema,
+    HeartbeatSchema,
+    OutcomeSchema,
+    ClaimShown<'_>,
     ExecuteSchema,
     ApproveSchema,
     DenySchema,
@@ -179,7 +192,8 @@ pub(super) const CALLS: &[Call] = &[
         method: "put",
         path: "/v1/operations/{id}",
         does: "Prepare an operation, or find the one that the ID names. 201 new, 200 existing and same; with `execute` \
-               200 when final, 202 otherwise. With `dry_run` 200 and `would`: `create`, `replay` or `refuse`.",
+               200 when final, 202 otherwise; with `claim` 201 or 200 with the member `claim` where it is granted. With \
+               `dry_run` 200 and `would`: `create`, `replay` or `refuse`.",
         roles: "agent",
         query: &[],
         body: Some("PrepareBody"),
@@ -189,6 +203,8 @@ pub(super) const CALLS: &[Call] = &[
             "invalid-arguments",
             "unknown-tool",
             "action-unresolved",
+            "not-a-worker-tool",
+            "declaration-mismatch",
             "operation-id-reused",
             "ledger-restored",
         ],
@@ -197,7 +213,7 @@ pub(super) const CALLS: &[Call] = &[
         method: "get",
         path: "/v1/operations/{id}",
         does: "The operation as it is; with `wait_ms` a change is waited for.",
-        roles: "agent, approver, auditor",
+        roles: "agent, approver, auditor, worker (what it holds)",
         query: &["wait_ms"],
         body: None,
         gives: Gives::One("Operation"),
@@ -303,6 +319,63 @@ pub(super) const CALLS: &[Call] = &[
         gives: Gives::One("Operation"),
         statuses: &[200],
         problems: &[],
+    },
+    Call {
+        method: "post",
+        path: "/v1/operations/{id}/claim",
+        does: "Claim one operation of a tool that workers carry out: in mode `send` its attempt is recorded in the same \
+               commit; in mode `investigate` nothing may be sent.",
+        roles: "worker",
+        query: &[],
+        body: Some("ClaimBody"),
+        gives: Gives::One("Claim"),
+        statuses: &[200],
+        problems: &[
+            "unknown-tool",
+            "in-progress",
+            "wrong-state",
+            "not-a-worker-tool",
+            "declaration-mismatch",
+            "paused",
+            "approval-required",
+            "blocked-by-operation",
+            "changed-meanwhile",
+        ],
+    },
+    Call {
+        method: "post",
+        path: "/v1/claims",
+        does: "Take what is due of these tools: what is wished, and what is unknown, to send again or to investigate. An \
+               empty list where there is nothing, after `wait_ms`.",
+        roles: "worker",
+        query: &[],
+        body: Some("ClaimsBody"),
+        gives: Gives::Page("Claim"),
+        statuses: &[200],
+        problems: &["unknown-tool", "not-a-worker-tool", "declaration-mismatch"],
+    },
+    Call {
+        method: "post",
+        path: "/v1/operations/{id}/attempts/{n}/heartbeat",
+        does: "Extend a claim by the lease that was asked for. It never moves `send_before`.",
+        roles: "worker",
+        query: &[],
+        body: Some("HeartbeatBody"),
+        gives: Gives::One("Claim"),
+        statuses: &[200],
+        problems: &["stale-claim", "not-a-worker-tool"],
+    },
+    Call {
+        method: "post",
+        path: "/v1/operations/{id}/attempts/{n}/outcome",
+        does: "Report how the attempt or the investigation ended. The same report again is 200. Proof of success always \
+               counts, and so does `not_sent` from the attempt's own claim; any other late report is kept as evidence.",
+        roles: "worker",
+        query: &[],
+        body: Some("OutcomeBody"),
+        gives: Gives::One("Operation"),
+        statuses: &[200],
+        problems: &["stale-claim", "not-a-worker-tool", "invalid-arguments"],
     },
     Call {
         method: "get",

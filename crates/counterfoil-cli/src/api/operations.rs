@@ -6,6 +6,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use counterfoil::caller::Need;
 use counterfoil::decide::Action;
+use counterfoil::executor::ClaimAsked;
 use counterfoil::ledger::NewOperation;
 use counterfoil::snapshot::View;
 use counterfoil::verbs::{Begun, PrepareReply};
@@ -44,10 +45,13 @@ pub(super) async fn put(State(app): State<App>, request: Request) -> Result<Resp
         execute: asked.execute,
     };
     if asked.dry_run {
-        return Box::pin(dry_run(&app, &session, new)).await;
+        return Box::pin(dry_run(&app, &session, new, asked.claim.as_ref())).await;
     }
     let execute = asked.execute;
     let wait = asked.wait_ms.unwrap_or(if execute { EXECUTE_WAIT } else { 0 });
+    if let Some(claim) = &asked.claim {
+        return Box::pin(super::claims::put(&app, &session, new, claim, millis(wait))).await;
+    }
     let reply = match app.executor().prepare(&session.caller, new).await {
         Ok(reply) => reply,
         Err(error) => return Err(Box::pin(app.refused(&session, error, &id)).await),
@@ -80,7 +84,7 @@ pub(super) async fn execute(State(app): State<App>, request: Request) -> Result<
 /// `GET /v1/operations/{id}`.
 pub(super) async fn get(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
-    let session = app.enter(&parts, Need::States).await?;
+    let session = app.enter(&parts, Need::Look).await?;
     let id = operation_id(&parts)?;
     let wait = Query::parse(parts.uri.query(), &["wait_ms"])?.wait(app.limits())?.unwrap_or(0);
     let view = match app.ledger().find(&session.caller, &id).await {
@@ -108,7 +112,7 @@ pub(super) async fn wait_for_change(
         () = app.draining().cancelled() => Ok(view),
     };
     let session = app.authority().again(session).await?;
-    session.caller.needs(Need::States)?;
+    session.caller.needs(Need::Look)?;
     match waited {
         Ok(view) => {
             session.caller.may_use(&view.operation.tool)?;
@@ -142,9 +146,18 @@ struct Would<'v> {
 }
 
 /// Says what a prepare would do. Who may not ask is refused as ever; what the ledger would refuse is the answer.
-async fn dry_run(app: &App, session: &Session, new: NewOperation) -> Result<Response, Problem> {
+async fn dry_run(
+    app: &App,
+    session: &Session,
+    new: NewOperation,
+    claim: Option<&ClaimAsked>,
+) -> Result<Response, Problem> {
     let id = new.id.clone();
-    match app.executor().dry_run(&session.caller, new).await {
+    let would = match claim {
+        Some(claim) => app.executor().dry_run_claimed(&session.caller, new, claim).await,
+        None => app.executor().dry_run(&session.caller, new).await,
+    };
+    match would {
         Ok(reply) => {
             let would = if reply.created { "create" } else { "replay" };
             let operation = Some(Representation::of(&reply.view));
@@ -202,7 +215,12 @@ async fn look_again(app: &App, session: &Session, before: View) -> Result<View, 
 
 /// Waits until the operation is final or only somebody else can move it, at most for `wait`. From here on an attempt
 /// may have been recorded by the call.
-async fn settle(app: &App, session: &Session, view: View, wait: Duration) -> Result<View, Problem> {
+pub(super) async fn settle(
+    app: &App,
+    session: &Session,
+    view: View,
+    wait: Duration,
+) -> Result<View, Problem> {
     if wait.is_zero() || view.ends_wait(app.ledger().store().now()) {
         return Ok(view);
     }

@@ -263,7 +263,11 @@ impl From<Refusal> for Problem {
         let detail = Cow::Owned(sentence(&refusal.to_string()));
         // A cursor is a parameter like any other.
         let code = if refusal == Refusal::InvalidCursor { "invalid-request" } else { refusal.code() };
-        let problem = Self::new(code, detail);
+        let mut problem = Self::new(code, detail);
+        if let Refusal::DeclarationMismatch { differs } = refusal {
+            problem.0.differs = differs;
+            return problem;
+        }
         if refusal == Refusal::ToolForbidden {
             return problem.hint(TOOL_FORBIDDEN_HINT);
         }

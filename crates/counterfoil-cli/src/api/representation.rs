@@ -190,7 +190,7 @@ struct Approval<'v> {
 /// One try to carry an operation out.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Attempt)]
-struct AttemptBody<'v> {
+pub(super) struct AttemptBody<'v> {
     /// From 1.
     number: u32,
     /// Who made it.
@@ -424,7 +424,8 @@ impl<'v> Representation<'v> {
 }
 
 impl<'v> AttemptBody<'v> {
-    fn of(attempt: &'v Attempt, tool: &Tool) -> Self {
+    /// An attempt of an operation of this tool.
+    pub(super) fn of(attempt: &'v Attempt, tool: &Tool) -> Self {
         let sent = attempt.key.as_deref();
         let (key, reference) = match tool.recovery {
             Recovery::IdempotencyKey(_) => (sent, None),
@@ -530,10 +531,10 @@ fn arguments<'v>(operation: &'v Operation, tool: &Tool) -> Raw<'v> {
 
 /// A JSON text that is written as it stands.
 #[derive(Debug)]
-struct Raw<'v>(Cow<'v, str>);
+pub(super) struct Raw<'v>(Cow<'v, str>);
 
 impl<'v> Raw<'v> {
-    fn borrowed(text: &'v str) -> Self {
+    pub(super) fn borrowed(text: &'v str) -> Self {
         Self(Cow::Borrowed(text))
     }
 
@@ -554,11 +555,14 @@ impl Serialize for Raw<'_> {
     }
 }
 
-fn display<S: Serializer>(value: &impl std::fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn display<S: Serializer>(
+    value: &impl std::fmt::Display,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
-fn instant<S: Serializer>(value: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn instant<S: Serializer>(value: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => serializer.collect_str(value),
         None => serializer.serialize_none(),

@@ -30,7 +30,7 @@ pub(super) struct ToolBody {
     description: String,
     /// The version of its declaration.
     policy_version: u32,
-    /// Who carries it out: `http` or `transaction`.
+    /// Who carries it out: `http`, `worker` or `transaction`.
     #[schema(value_type = String)]
     carrier: &'static str,
     /// The method and URL, where it goes over HTTP.

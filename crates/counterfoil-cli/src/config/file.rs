@@ -93,8 +93,8 @@ section! {
         guard_on: Option<At<Vec<At<String>>>>,
         /// The request that carries the action out.
         http: Option<At<HttpSection>>,
-        /// Code of your own that carries it out.
-        worker: Option<Later>,
+        /// Code of your own that carries it out, in place of `http`.
+        worker: Option<At<WorkerSection>>,
         /// A tool server that carries it out.
         mcp: Option<Later>,
         /// Who can establish whether it happened. There is no default.
@@ -143,13 +143,26 @@ section! {
 }
 
 section! {
+    /// Code of your own that carries the action out: it claims operations and reports how they ended. An empty section
+    /// is enough.
+    WorkerSection {
+        /// The vendor account, region and mode that your code's credential belongs to.
+        scope: Option<At<String>>,
+        /// The section of `[destinations]` whose token bucket the sends share.
+        destination: Option<At<String>>,
+    }
+}
+
+section! {
     /// Who can establish whether it happened. Which keys belong here depends on `kind`.
     RecoverySection {
         /// `idempotency_key`, `unique_reference`, `lookup`, `none` or `transaction`.
         kind: At<Kind>,
-        /// Where the idempotency key goes: `header:NAME`, `body:/pointer`, `query:NAME` or `path:NAME`.
+        /// Where the idempotency key goes: `header:NAME`, `body:/pointer`, `query:NAME` or `path:NAME`; `worker` where
+        /// your own code puts it there.
         key: Option<At<String>>,
-        /// Where the reference goes: `header:NAME`, `body:/pointer`, `query:NAME` or `path:NAME`.
+        /// Where the reference goes: `header:NAME`, `body:/pointer`, `query:NAME` or `path:NAME`; `worker` where your own
+        /// code puts it there.
         reference: Option<At<String>>,
         /// How key or reference is spelled. Default `hex32`.
         key_format: Option<At<KeyFormat>>,
@@ -175,7 +188,7 @@ section! {
         must_match: Option<At<Vec<At<String>>>>,
         /// How long look-ups go on. Default 24h.
         lookup_for: Option<At<Length>>,
-        /// The request that finds the record again.
+        /// The request that finds the record again; `worker` where your own code asks.
         lookup: Option<At<LookUpValue>>,
     }
 }
@@ -612,7 +625,7 @@ impl<'de> Visitor<'de> for LookUpVisitor {
     type Value = LookUpValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a table with `method`, `url`, `found` and `count`")
+        f.write_str("a table with `method`, `url`, `found` and `count`, or `worker`")
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<LookUpValue, E> {
@@ -636,7 +649,7 @@ impl<'de> Deserialize<'de> for LookUpValue {
 
 impl Shape for LookUpValue {
     fn shape(definitions: &mut Definitions) -> Value {
-        LookUpSection::shape(definitions)
+        json!({ "anyOf": [{ "enum": ["worker"] }, LookUpSection::shape(definitions)] })
     }
 
     fn not_built(&self) -> Vec<NotBuilt> {

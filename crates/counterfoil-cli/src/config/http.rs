@@ -59,16 +59,7 @@ pub(super) fn read(
             }
         }
     }
-    if let Some(scope) = &section.scope
-        && scope.get().trim().is_empty()
-    {
-        checks.error(
-            scope.span(),
-            &sub("scope"),
-            "an empty scope",
-            "name the vendor account, or leave it out",
-        );
-    }
+    check_scope(section.scope.as_ref(), &sub("scope"), checks);
     Request {
         declaration: HttpDeclaration {
             method: section.method.get().clone(),
@@ -84,7 +75,7 @@ pub(super) fn read(
             query: QueryMode::Refuse,
             scope: section.scope.as_ref().map(|scope| scope.get().clone()),
             destination: section.destination.as_ref().map(|name| name.get().clone()),
-            bucket: read_bucket(section, destinations, &sub("destination"), checks),
+            bucket: read_bucket(section.destination.as_ref(), destinations, &sub("destination"), checks),
             timeout: positive(section.timeout.as_ref(), DEFAULT_TIMEOUT, &sub("timeout"), checks),
             linger: length(section.linger.as_ref(), DEFAULT_LINGER),
             receipt_reference: section
@@ -95,6 +86,15 @@ pub(super) fn read(
         },
         url,
         secrets,
+    }
+}
+
+/// A scope that names nothing tells no vendor account from another.
+pub(super) fn check_scope(scope: Option<&At<String>>, key: &str, checks: &mut Checks<'_>) {
+    if let Some(scope) = scope
+        && scope.get().trim().is_empty()
+    {
+        checks.error(scope.span(), key, "an empty scope", "name the vendor account, or leave it out");
     }
 }
 
@@ -191,13 +191,14 @@ fn is_token(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-fn read_bucket(
-    section: &HttpSection,
+/// The bucket of the section of `[destinations]` that a tool names.
+pub(super) fn read_bucket(
+    name: Option<&At<String>>,
     destinations: &BTreeMap<At<String>, DestinationSection>,
     key: &str,
     checks: &mut Checks<'_>,
 ) -> Option<Bucket> {
-    let name = section.destination.as_ref()?;
+    let name = name?;
     let Some((_, declared)) = destinations.iter().find(|(declared, _)| declared.get() == name.get()) else {
         let hint = match nearest(name.get(), destinations.keys().map(|known| known.get().as_str())) {
             Some(near) => format!("did you mean `{near}`?"),
@@ -311,8 +312,7 @@ impl Request {
 pub(super) fn read_place(text: &At<String>, key: &str, checks: &mut Checks<'_>) -> Option<Place> {
     const HINT: &str = "write \"header:NAME\", \"body:/pointer\", \"query:NAME\" or \"path:NAME\"";
     if text.get() == "worker" {
-        checks.error(text.span(), key, NOT_IN_THIS_VERSION, "name the place in the request: \"header:NAME\"");
-        return None;
+        return Some(Place::Worker);
     }
     let (kind, name) = text.get().split_once(':').unwrap_or((text.get(), ""));
     let plain = |name: &str| {

@@ -258,15 +258,16 @@ fn check_destinations(
             checks.error(section.rate.span(), &key, message, "as in rate = 10, burst = 20");
         }
         let named = |section: &file::ToolSection| {
-            let http = section.http.as_ref()?;
-            http.get().destination.as_ref().map(|named| named.get() == name.get())
+            let http = section.http.as_ref().and_then(|http| http.get().destination.as_ref());
+            let worker = section.worker.as_ref().and_then(|worker| worker.get().destination.as_ref());
+            [http, worker].into_iter().flatten().any(|named| named.get() == name.get())
         };
-        if !file.tools.iter().flatten().any(|(_, section)| named(section) == Some(true)) {
+        if !file.tools.iter().flatten().any(|(_, section)| named(section)) {
             checks.warning(
                 name.span(),
                 &key,
                 "no tool names it",
-                "write destination = \"…\" in a tool's `http`",
+                "write destination = \"…\" in a tool's `http` or `worker`",
             );
         }
     }
@@ -317,3 +318,5 @@ fn missing(
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod worker_tests;

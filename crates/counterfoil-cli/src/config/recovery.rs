@@ -13,7 +13,7 @@ use super::duration::spell;
 use super::file::{Kind, LookUpValue, RecoverySection, UniqueFor};
 use super::http::{Request, read_place, read_url};
 use super::read::{length, member, members, positive};
-use super::report::{Checks, NOT_IN_THIS_VERSION};
+use super::report::Checks;
 use super::shape::At;
 use super::template::Slot;
 
@@ -36,10 +36,21 @@ pub enum Assumption {
     StoredErrors,
 }
 
+/// Who carries the tool out, as far as its recovery depends on it.
+#[derive(Clone, Copy)]
+pub enum Carried<'s> {
+    /// This request.
+    Http(&'s Request),
+    /// The application's own code, which puts key or reference where it belongs and looks up itself.
+    Worker,
+    /// Nobody that is known: another finding says so.
+    Nobody,
+}
+
 /// The reader of one section.
 struct Reader<'s, 'c, 't> {
     section: &'s RecoverySection,
-    request: Option<&'s Request>,
+    carrier: Carried<'s>,
     lease: Duration,
     key: &'s str,
     checks: &'c mut Checks<'t>,
@@ -48,12 +59,12 @@ struct Reader<'s, 'c, 't> {
 /// Reads the section; `None` where a fact without which there is no recovery is missing or unreadable.
 pub fn read(
     section: &RecoverySection,
-    request: Option<&Request>,
+    carrier: Carried<'_>,
     lease: Duration,
     key: &str,
     checks: &mut Checks<'_>,
 ) -> Option<ReadRecovery> {
-    let mut reader = Reader { section, request, lease, key, checks };
+    let mut reader = Reader { section, carrier, lease, key, checks };
     reader.refuse_foreign_facts();
     match section.kind.get() {
         Kind::Transaction => Some(ReadRecovery { recovery: Recovery::Transaction, assumed: Vec::new() }),
@@ -286,8 +297,14 @@ impl Reader<'_, '_, '_> {
     fn place(&mut self, text: &At<String>, name: &str) -> Option<Place> {
         let key = self.sub(name);
         let place = read_place(text, &key, self.checks)?;
-        if let Some(request) = self.request {
-            request.check_place(text, &place, &key, self.checks);
+        match self.carrier {
+            Carried::Http(request) => request.check_place(text, &place, &key, self.checks),
+            Carried::Worker if place != Place::Worker => {
+                let message = "your own code carries this tool out: only it can put the text anywhere";
+                let hint = format!("write {name} = \"worker\"; the claim holds the text to send");
+                self.checks.error(text.span(), &key, message, hint);
+            }
+            Carried::Worker | Carried::Nobody => {}
         }
         Some(place)
     }
@@ -396,16 +413,13 @@ impl Reader<'_, '_, '_> {
         };
         let section = match value.get() {
             LookUpValue::Request(section) => section,
-            LookUpValue::Worker => {
-                self.error(
-                    value.span(),
-                    "lookup",
-                    NOT_IN_THIS_VERSION,
-                    "declare the request that finds the record",
-                );
-                return (None, lookup_for);
-            }
+            LookUpValue::Worker => return (self.worker_look_up(value.span()), lookup_for),
         };
+        if let Carried::Worker = self.carrier {
+            let message = "your own code carries this tool out, and only it can look up";
+            let hint = "write lookup = \"worker\": a worker asks under a claim in mode `investigate`";
+            self.error(value.span(), "lookup", message, hint);
+        }
         let method = section.method.as_ref().map_or("GET", |method| method.get());
         if !matches!(method, "GET" | "POST") {
             let at = section.method.as_ref().map_or(value.span(), At::span);
@@ -428,6 +442,21 @@ impl Reader<'_, '_, '_> {
             }))
         });
         (request, lookup_for)
+    }
+
+    /// The worker asks, and compares what it finds.
+    fn worker_look_up(&mut self, at: Range<usize>) -> Option<LookUpBy> {
+        if let Carried::Http(_) = self.carrier {
+            let message = "`worker` is for tools that a worker carries out";
+            self.error(at, "lookup", message, "declare the request that finds the record");
+            return None;
+        }
+        if let Some(must_match) = &self.section.must_match {
+            let message = "a worker looks up itself, so nothing here could compare the record";
+            let hint = "compare in your code, and report `unknown` for a record that is not yours";
+            self.error(must_match.span(), "must_match", message, hint);
+        }
+        Some(LookUpBy::Worker)
     }
 
     /// A miss counts from an instant on; look-ups that end before it can never settle one.
@@ -456,7 +485,10 @@ impl Reader<'_, '_, '_> {
     }
 
     fn check_look_up_url(&mut self, url: &At<String>) {
-        let allow_private = self.request.is_some_and(|request| request.declaration.allow_private);
+        let allow_private = match self.carrier {
+            Carried::Http(request) => request.declaration.allow_private,
+            Carried::Worker | Carried::Nobody => false,
+        };
         let key = self.sub("lookup.url");
         let Some(template) = read_url(url, allow_private, &key, self.checks) else { return };
         for (slot, _) in &template.slots {

@@ -13,7 +13,7 @@ use super::*;
 const TWO_TOOLS: &str = include_str!("../../tests/configs/two-tools.toml");
 const EVERY_KEY: &str = include_str!("../../tests/configs/every-key.toml");
 
-fn read(text: &str) -> Result<Config, Report> {
+pub(super) fn read(text: &str) -> Result<Config, Report> {
     parse(text, Path::new("counterfoil.toml"), &Overrides::default())
 }
 
@@ -22,7 +22,7 @@ fn with(text: &str, variables: &[(&str, &str)]) -> Result<Config, Report> {
     parse(text, Path::new("counterfoil.toml"), &Overrides { variables, flags: Vec::new() })
 }
 
-fn tool<'c>(config: &'c Config, name: &str) -> &'c DeclaredTool {
+pub(super) fn tool<'c>(config: &'c Config, name: &str) -> &'c DeclaredTool {
     &config.tools[&ToolName::parse(name).unwrap()]
 }
 
@@ -111,13 +111,14 @@ fn a_missing_secret_is_a_warning() {
 }
 
 /// A tool whose sections are the given ones, beginning on line 1.
-fn order(http: &str, recovery: &str, more: &str) -> String {
+pub(super) fn order(http: &str, recovery: &str, more: &str) -> String {
     format!(
         "[tools.t]\n{more}\n[tools.t.http]\nmethod = \"POST\"\nurl = \"https://a.example/o\"\n{http}\n[tools.t.recovery]\n{recovery}\n"
     )
 }
 
-const KEYED: &str = "kind = \"idempotency_key\"\nkey = \"header:Idempotency-Key\"\nretention = \"24h\"";
+pub(super) const KEYED: &str =
+    "kind = \"idempotency_key\"\nkey = \"header:Idempotency-Key\"\nretention = \"24h\"";
 
 /// The sole error of a text: line, message and hint.
 fn refused(text: &str) -> (usize, String, String) {
@@ -482,7 +483,6 @@ fn webhooks_are_believed_as_declared() {
 fn what_this_version_does_not_build_is_refused() {
     let look = "kind = \"lookup\"\nreference = \"body:/ref\"\n";
     let table: Vec<(String, usize, &str)> = vec![
-        (order("", KEYED, "") + "[tools.t.worker]\n", 11, "tools.t.worker"),
         (order("", KEYED, "") + "[mcp]\naccount = \"a\"\n", 11, "mcp"),
         (order("", KEYED, "") + "[mcp.tools.x]\n", 11, "mcp"),
         (order("", KEYED, "profile = \"stripe.payment_intents.create\""), 2, "tools.t.profile"),
@@ -490,8 +490,6 @@ fn what_this_version_does_not_build_is_refused() {
         ("[server]\nmark = \"/x\"\n".into(), 2, "server.mark"),
         ("[server]\ndatabase = \"postgres://u@h/d\"\n".into(), 2, "server.database"),
         ("[limits]\nsubject_bytes = 9\n".into(), 2, "limits.subject_bytes"),
-        (order("", &KEYED.replace("header:Idempotency-Key", "worker"), ""), 9, "tools.t.recovery.key"),
-        ("[tools.t]\n[tools.t.worker]\n[tools.t.recovery]\nkind = \"none\"\n".into(), 2, "tools.t.worker"),
     ];
     for (text, line, key) in table {
         let report = read(&text).expect_err(&text);
@@ -500,14 +498,10 @@ fn what_this_version_does_not_build_is_refused() {
         assert_eq!((finding.key.as_str(), finding.line()), (key, Some(line)), "{text}\n{report}");
         assert!(!finding.hint.is_empty() && rest.is_empty(), "{text}\n{report}");
     }
-    for lookup in [
-        "lookup = \"worker\"",
-        "lookup = { tool = \"search\", arguments = { a = 1 }, url = \"https://a.example/{reference}\", found = \"/0\" }",
-    ] {
-        let report = read(&order("", &format!("{look}{lookup}"), "")).unwrap_err();
-        assert!(report.findings.iter().all(|finding| finding.message == "not in this version"), "{report}");
-        assert_eq!(report.findings[0].line(), Some(10));
-    }
+    let lookup = "lookup = { tool = \"search\", arguments = { a = 1 }, url = \"https://a.example/{reference}\", found = \"/0\" }";
+    let report = read(&order("", &format!("{look}{lookup}"), "")).unwrap_err();
+    assert!(report.findings.iter().all(|finding| finding.message == "not in this version"), "{report}");
+    assert_eq!(report.findings[0].line(), Some(10));
 }
 
 #[test]

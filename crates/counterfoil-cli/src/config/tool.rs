@@ -6,7 +6,7 @@ use std::time::Duration;
 use counterfoil::http::check_declaration;
 use counterfoil::policy::{
     ApprovalRule, BodyMatch, Budget, Carrier, Comparison, Condition, DEFAULT_APPROVAL_EXPIRES,
-    DEFAULT_RETENTION, Expected, HttpDeclaration, Meaning, OutcomeRule, Tool,
+    DEFAULT_RETENTION, Expected, HttpDeclaration, Meaning, OutcomeRule, Tool, WorkerDeclaration,
 };
 use counterfoil::recovery::Recovery;
 use counterfoil::{Account, KeyFormat, Pointer, ToolName};
@@ -15,11 +15,11 @@ use super::duration::spell;
 use super::evidence;
 use super::file::{
     ApprovalValue, BudgetSection, ConditionSection, DestinationSection, Kind, OutcomeSection, Scalar,
-    ScalarKind, ToolSection,
+    ScalarKind, ToolSection, WorkerSection,
 };
 use super::http::{self, Request};
 use super::read::{length, member, members, pointer, positive};
-use super::recovery::{self, Assumption};
+use super::recovery::{self, Assumption, Carried};
 use super::report::Checks;
 use super::review;
 use super::shape::At;
@@ -66,10 +66,17 @@ pub(super) fn read(
         .http
         .as_ref()
         .map(|section| http::read(section.get(), around.destinations, &sub("http"), checks));
+    let worker = section
+        .worker
+        .as_ref()
+        .map(|section| read_worker(section.get(), around.destinations, &sub("worker"), checks));
+    let carried = match (&request, &worker) {
+        (Some(request), _) => Carried::Http(request),
+        (None, Some(_)) => Carried::Worker,
+        (None, None) => Carried::Nobody,
+    };
     let recovery = match &section.recovery {
-        Some(declared) => {
-            recovery::read(declared.get(), request.as_ref(), around.lease, &sub("recovery"), checks)
-        }
+        Some(declared) => recovery::read(declared.get(), carried, around.lease, &sub("recovery"), checks),
         None => {
             let hint = format!(
                 "say who can establish whether it happened: [tools.\"{}\".recovery] with kind = \"idempotency_key\", \
@@ -116,9 +123,11 @@ pub(super) fn read(
         approval_when,
         review,
         evidence,
-        carrier: request
-            .as_ref()
-            .map_or(Carrier::Transaction, |request| Carrier::Http(Box::new(request.declaration.clone()))),
+        carrier: match (&request, worker) {
+            (Some(request), _) => Carrier::Http(Box::new(request.declaration.clone())),
+            (None, Some(worker)) => Carrier::Worker(worker),
+            (None, None) => Carrier::Transaction,
+        },
         recovery: read.recovery.clone(),
         budget,
         outcomes,
@@ -207,9 +216,37 @@ fn read_guard_on(section: &ToolSection, key: &str, checks: &mut Checks<'_>) -> O
     Some(members(Some(list.get()), key, checks))
 }
 
+fn read_worker(
+    section: &WorkerSection,
+    destinations: &BTreeMap<At<String>, DestinationSection>,
+    key: &str,
+    checks: &mut Checks<'_>,
+) -> WorkerDeclaration {
+    http::check_scope(section.scope.as_ref(), &format!("{key}.scope"), checks);
+    let named = section.destination.as_ref();
+    WorkerDeclaration {
+        scope: section.scope.as_ref().map(|scope| scope.get().clone()),
+        destination: named.map(|name| name.get().clone()),
+        bucket: http::read_bucket(named, destinations, &format!("{key}.destination"), checks),
+    }
+}
+
 /// Kind and carrier must fit: rows in one's own transaction need no request, everything else needs one.
 fn check_carrier(name: &At<String>, section: &ToolSection, key: &str, checks: &mut Checks<'_>) {
+    if let (Some(_), Some(worker)) = (&section.http, &section.worker) {
+        let message = "`http` and `worker` both carry this tool out";
+        checks.error(worker.span(), &format!("{key}.worker"), message, "remove one of the two sections");
+    }
+    if let (Some(_), Some(row)) = (&section.worker, section.outcomes.iter().flatten().next()) {
+        let message = "a worker says itself what an answer proves: there is none to match here";
+        checks.error(row.span(), &format!("{key}.outcomes"), message, "remove the section");
+    }
     let Some(recovery) = &section.recovery else { return };
+    if let (Kind::Transaction, Some(worker)) = (recovery.get().kind.get(), &section.worker) {
+        let message = "kind `transaction` is the application's own transaction: no worker carries it out";
+        let hint = "remove the section `worker`, or declare another kind";
+        checks.error(worker.span(), &format!("{key}.worker"), message, hint);
+    }
     match (recovery.get().kind.get(), &section.http) {
         (Kind::Transaction, Some(http)) => checks.error(
             http.span(),
@@ -225,10 +262,12 @@ fn check_carrier(name: &At<String>, section: &ToolSection, key: &str, checks: &m
         }
         (Kind::IdempotencyKey | Kind::UniqueReference | Kind::Lookup | Kind::None, Some(_)) => {}
         (Kind::IdempotencyKey | Kind::UniqueReference | Kind::Lookup | Kind::None, None) => {
-            // A worker or a tool server is refused elsewhere, with words of its own.
+            // A tool server or a profile is refused elsewhere, with words of its own.
             if section.worker.is_none() && section.mcp.is_none() && section.profile.is_none() {
-                let hint =
-                    format!("declare [tools.\"{}\".http] with method and url", name.get().escape_debug());
+                let hint = format!(
+                    "declare [tools.\"{}\".http] with method and url, or [tools.\"{0}\".worker] for your own code",
+                    name.get().escape_debug()
+                );
                 checks.error(name.span(), &format!("{key}.http"), "nobody carries this tool out", hint);
             }
         }
@@ -361,7 +400,10 @@ fn check_retention(
 /// An approval is for one vendor account; without a declared scope another credential would go unseen by it.
 fn check_approved_scope(tool: &Tool, section: &ToolSection, key: &str, checks: &mut Checks<'_>) {
     let secret = |http: &HttpDeclaration| http.headers.values().any(|template| template.contains("${"));
-    let open = tool.http().is_some_and(|http| http.scope.is_none() && secret(http));
+    // A worker's credential is never seen here: it counts as one.
+    let open = tool.http().is_some_and(|http| http.scope.is_none() && secret(http))
+        || tool.worker().is_some_and(|worker| worker.scope.is_none());
+    let place = if tool.worker().is_some() { "worker" } else { "http" };
     let asks = match tool.approval {
         ApprovalRule::When | ApprovalRule::Required => true,
         ApprovalRule::None => false,
@@ -369,8 +411,9 @@ fn check_approved_scope(tool: &Tool, section: &ToolSection, key: &str, checks: &
     if asks && open {
         let at = section.approval.as_ref().map_or(0..0, At::span);
         let message = "an approval of a tool with a credential needs a declared scope";
-        let hint =
-            "name the vendor account, region and mode in http.scope, as in scope = \"supplier-account-17\"";
+        let hint = format!(
+            "name the vendor account, region and mode in {place}.scope, as in scope = \"supplier-account-17\""
+        );
         checks.error(at, &format!("{key}.approval"), message, hint);
     }
 }
@@ -392,6 +435,10 @@ fn check_raw(tool: &Tool, section: &ToolSection, key: &str, checks: &mut Checks<
 /// Without a row for it, the conflict answer would be read as if nothing were known.
 fn check_conflict(tool: &Tool, section: &ToolSection, key: &str, checks: &mut Checks<'_>) {
     let Recovery::UniqueReference(_) = &tool.recovery else { return };
+    // A worker that meets the conflict looks the record up itself.
+    if tool.worker().is_some() {
+        return;
+    }
     if !tool.outcomes.iter().any(|row| row.means == Meaning::DuplicateOfOurs) {
         let at = section.recovery.as_ref().map_or(0..0, |recovery| recovery.get().kind.span());
         let message = "kind `unique_reference` needs a row for the conflict answer";
@@ -401,6 +448,9 @@ fn check_conflict(tool: &Tool, section: &ToolSection, key: &str, checks: &mut Ch
 
 /// The sender has the last word on what it can send: a tool that loads is one that it takes.
 fn check_with_sender(tool: &Tool, section: &ToolSection, key: &str, checks: &mut Checks<'_>) {
+    if tool.worker().is_some() {
+        return;
+    }
     let at = section.http.as_ref().map_or(0..0, At::span);
     for problem in check_declaration(tool).into_iter().filter(|problem| !problem.is_warning()) {
         checks.error(

@@ -33,6 +33,7 @@ struct Callers {
     auditor: String,
     operator: String,
     chef: String,
+    hand: String,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,6 +46,7 @@ async fn bad_requests_are_refused_and_leave_no_trace() {
         auditor: house.token("kitchen", "eve", &["auditor"]).await,
         operator: house.token("kitchen", "root", &["operator"]).await,
         chef: house.token("kitchen", "chef", &["approver"]).await,
+        hand: house.token("kitchen", "hand", &["worker"]).await,
     };
     let there = with(order(10), json!({ "execute": true }));
     assert_eq!(house.call(&callers.agent, "PUT", PATH, &there).await.status, 200);
@@ -102,6 +104,8 @@ async fn bad_requests_are_refused_and_leave_no_trace() {
         "422 operation-id-reused",
         "429 too-many-requests",
         "404 unknown-tool",
+        "409 not-a-worker-tool",
+        "409 declaration-mismatch",
     ] {
         assert!(histogram.contains_key(expected), "nothing ended in {expected}");
     }
@@ -144,7 +148,8 @@ fn bad(seed: &mut Seed, callers: &Callers) -> Bad {
         35..60 => put(callers, structure(seed)),
         60..70 => path(seed, callers),
         70..76 => query(seed, callers),
-        76..84 => other_body(seed, callers),
+        76..80 => other_body(seed, callers),
+        80..84 => worker_body(seed, callers),
         84..90 => caller(seed, callers),
         90..93 => kind(seed, callers),
         93..94 => large(seed, callers),
@@ -244,7 +249,7 @@ fn structure(seed: &mut Seed) -> Vec<u8> {
         }
         5 => drop(object.insert(format!("extra_{}", seed.below(1000)), json!(1))),
         6 => {
-            let later = *seed.pick(&["subject", "replaces", "claim"]).unwrap();
+            let later = *seed.pick(&["subject", "replaces"]).unwrap();
             object.insert(later.to_owned(), junk(seed));
         }
         7 => {
@@ -388,6 +393,48 @@ fn other_body(seed: &mut Seed, callers: &Callers) -> Bad {
         );
     }
     bad
+}
+
+/// What a worker could get wrong, on operations that are no worker's, not there, or not claimed.
+fn worker_body(seed: &mut Seed, callers: &Callers) -> Bad {
+    let claims = r#"{"worker":"w1","tools":[{"name":"books.post","declaration":{"recovery":{"kind":"lookup"}}}],"max":9}"#;
+    let bodies: [(&str, &str); 17] = [
+        ("/v1/claims", r#"{"worker":"w1","tools":[{"name":"books.post"},{"name":"no.such"}]}"#),
+        ("/v1/claims", r#"{"worker":"w1","tools":["mail.send"]}"#),
+        ("/v1/claims", r#"{"worker":"w1","tools":["books.post"],"max":0}"#),
+        ("/v1/claims", r#"{"worker":"w1","tools":["books.post"],"max":101}"#),
+        ("/v1/claims", r#"{"worker":"w1","tools":[]}"#),
+        ("/v1/claims", r#"{"worker":"w 1","tools":["books.post"]}"#),
+        ("/v1/claims", r#"{"worker":"w1","tools":["books.post"],"wait_ms":120001}"#),
+        (
+            "/v1/claims",
+            r#"{"worker":"w1","tools":[{"name":"books.post","declaration":{"budget":{"attempts":9}}}]}"#,
+        ),
+        ("/claim", r#"{"worker":"w1","lease_ms":5000,"claim_id":"c1"}"#),
+        ("/claim", r#"{"worker":"w1","lease_ms":0}"#),
+        ("/claim", r#"{"worker":"w1","lease_ms":3600001}"#),
+        ("/claim", r#"{"worker":"w1","declaration":[1]}"#),
+        ("/attempts/1/heartbeat", r#"{"fencing_token":1}"#),
+        ("/attempts/0/heartbeat", r#"{"fencing_token":1}"#),
+        (
+            "/attempts/1/outcome",
+            r#"{"fencing_token":1,"outcome":"succeeded","reference":"po_9","result":{"a":[1.5]}}"#,
+        ),
+        ("/attempts/1/outcome", r#"{"fencing_token":1,"outcome":"found","count":0}"#),
+        ("/attempts/1/outcome", r#"{"fencing_token":1,"outcome":"rejected","reason":7}"#),
+    ];
+    let (place, body) = *seed.pick(&bodies).unwrap();
+    let path = if place.starts_with("/v1") { place.to_owned() } else { format!("{PATH}{place}") };
+    let good = place == "/v1/claims" && seed.chance(300);
+    let mut bytes = if good { claims } else { body }.as_bytes().to_vec();
+    if good {
+        // A good call of this kind is answered with an empty list: it must be broken for certain.
+        bytes.truncate(bytes.len() - 1 - seed.below(40) as usize);
+    } else if place != "/v1/claims" && seed.chance(500) {
+        bytes = mutated(seed, bytes);
+    }
+    let token = if seed.chance(900) { &callers.hand } else { &callers.agent };
+    request(token, "POST", &path, bytes)
 }
 
 fn caller(seed: &mut Seed, callers: &Callers) -> Bad {

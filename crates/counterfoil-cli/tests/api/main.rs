@@ -8,3 +8,4 @@ mod lifecycle;
 mod support;
 mod tokens;
 mod verdicts;
+mod workers;

@@ -72,6 +72,26 @@ linger = "0s"
 [tools."mail.send".recovery]
 kind = "none"
 
+[tools."books.post"]
+sensitive = ["/iban"]
+[tools."books.post".worker]
+scope = "books-4"
+[tools."books.post".recovery]
+kind = "lookup"
+reference = "worker"
+lookup = "worker"
+authoritative = true
+request_lifetime = "50ms"
+skew = "0s"
+[tools."books.post".budget]
+first_delay = "10ms"
+max_delay = "20ms"
+
+[tools."hand.made"]
+[tools."hand.made".worker]
+[tools."hand.made".recovery]
+kind = "none"
+
 [tools."private.note"]
 accounts = ["elsewhere"]
 [tools."private.note".http]

@@ -190,7 +190,7 @@ impl Executor {
     pub async fn claims(
         &self,
         caller: &Caller,
-        tools: &[ToolName],
+        tools: &[(ToolName, Stated)],
         asked: &ClaimAsked,
         max: usize,
     ) -> Result<Vec<Granted>, Error> {
@@ -198,8 +198,9 @@ impl Executor {
         let mut left = TRIED;
         // Another first tool each time, so that none takes every place.
         let turn = usize::try_from(self.inner.ledger.random() >> 33).unwrap_or(0) % tools.len().max(1);
-        for tool in tools.iter().cycle().skip(turn).take(tools.len()) {
-            if let Err(error) = self.take(caller, tool, asked, max, &mut left, &mut taken).await {
+        for (tool, stated) in tools.iter().cycle().skip(turn).take(tools.len()) {
+            let asked = ClaimAsked { stated: stated.clone(), ..asked.clone() };
+            if let Err(error) = self.take(caller, tool, &asked, max, &mut left, &mut taken).await {
                 return if taken.is_empty() { Err(error) } else { Ok(taken) };
             }
         }

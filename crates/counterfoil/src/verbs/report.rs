@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 
 use super::draft::{Draft, cover, rejection, state_data};
 use super::pass::{after_settled, replan};
+use super::prepare::digest;
 use crate::decide::{CREDENTIAL_REFUSALS, Context};
 use crate::destination::Finding;
 use crate::error::Refusal;
 use crate::id::{Account, FencingToken, OperationId, WorkerName};
 use crate::operation::{
-    Attempt, AttemptOutcome, Claim, Marker, Operation, Receipt, ReceiptSource, RejectionCode,
+    Attempt, AttemptOutcome, Claim, Marker, Operation, Receipt, ReceiptSource, Rejection, RejectionCode,
 };
 use crate::policy::{Meaning, Tool};
 use crate::safeguard::Safeguard;
@@ -184,7 +185,10 @@ impl Report {
                 let after = after_settled(draft, context, &facts, self.finding.retry_after, self.random);
                 Event::EndedWithoutEffect(after)
             }
-            Meaning::Rejected => Event::Refused(rejection(RejectionCode::DestinationRejected, context.now)),
+            Meaning::Rejected => Event::Refused(Rejection {
+                detail: self.finding.reason.clone(),
+                ..rejection(RejectionCode::DestinationRejected, context.now)
+            }),
             Meaning::DuplicateOfOurs if !Safeguard::ConflictMeansLookUp.stands() => {
                 Event::Refused(rejection(RejectionCode::DestinationRejected, context.now))
             }
@@ -288,6 +292,7 @@ impl Report {
             data.insert("marker".to_owned(), json!(finding.marker.label()));
             data.insert("status".to_owned(), json!(finding.status));
             data.insert("error".to_owned(), json!(finding.error));
+            data.insert("reason_digest".to_owned(), json!(finding.reason.as_deref().map(digest)));
             cover(data, finding.reference.as_deref(), finding.result.as_ref());
         }
         data
