@@ -225,6 +225,10 @@ def test_an_approval_is_waited_for_in_the_same_transaction(w: World) -> None:
                 CF.transaction(database, "a", "items.approved", {"n": 1}, put("a"))
             assert (caught.value.kind, caught.value.sent) == ("approval", "no")
         assert w.cf.get("a").next.action == "approve"
+        told = "SELECT occasion, operation_id, version, state, event FROM counterfoil_notices"
+        digest = "SELECT digest FROM counterfoil_evidence WHERE operation_id = 'a' AND kind = 'prepared'"
+        event = "evt_" + database.execute(digest).fetchone()[0][:16].hex()
+        assert database.execute(told).fetchall() == [("approval_wanted", "a", 1, "prepared", event)]
         chef.approve("a", w.cf.get("a").fingerprint)
         assert CF.transaction(database, "a", "items.approved", {"n": 1}, put("a")).reference == "item-1"
         with pytest.raises(Unsettled):

@@ -93,8 +93,8 @@ def append(
     version: int,
     state: str,
     data: Mapping[str, Any],
-) -> None:
-    """Appends one row to this client's chain of the account, and moves the ledger's end behind it."""
+) -> bytes:
+    """Appends one row to this client's chain of the account, and moves the ledger's end behind it; gives its digest."""
     tip = rows.execute(
         "SELECT seq, digest FROM counterfoil_evidence WHERE account = ? AND writer = ? ORDER BY seq DESC LIMIT 1",
         (account, WRITER),
@@ -128,3 +128,4 @@ def append(
         ),
     )
     head.position, head.newest = position, max(head.newest, at)
+    return digest

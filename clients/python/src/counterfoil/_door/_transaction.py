@@ -269,7 +269,9 @@ class _Door:
         }
         asks = _policy.asks(tool, tool, False, self.arguments)
         if asks or self.held_by_pause(head):
-            self.note(head, row, "prepared", ("caller", self.principal), data)
+            last = self.note(head, row, "prepared", ("caller", self.principal), data)
+            if asks:
+                self.tell(head, row, last)
             _row.insert(self.rows, row, _prepared_due(row, tool, asks))
             head.write(self.rows)
             raise self.not_now(asks)
@@ -404,11 +406,19 @@ class _Door:
         head.write(self.rows)
         return self.receipt(row, replayed=False)
 
-    def note(self, head: Head, row: Row, kind: str, by: tuple[str, str], data: Mapping[str, Any]) -> None:
-        """Appends evidence; the operation's version grows with each row."""
+    def tell(self, head: Head, row: Row, last: bytes) -> None:
+        """The notice to people that an approval is wanted, written with what asks for it."""
+        self.rows.execute(
+            "INSERT INTO counterfoil_notices (position, event, at, occasion, account, tool, operation_id, version, state, "
+            "action, reason) VALUES (?, ?, ?, 'approval_wanted', ?, ?, ?, ?, ?, 'approve', 'approval-required')",
+            (head.position, f"evt_{last[:16].hex()}", self.now, self.account, row.tool, self.id, row.version, row.stage),
+        )
+
+    def note(self, head: Head, row: Row, kind: str, by: tuple[str, str], data: Mapping[str, Any]) -> bytes:
+        """Appends evidence and gives its digest; the operation's version grows with each row."""
         row.version += 1
         row.updated_at = self.now
-        append(
+        return append(
             self.rows,
             head,
             account=self.account,
