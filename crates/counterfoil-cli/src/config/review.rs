@@ -74,7 +74,12 @@ impl Reader<'_> {
         };
         if let Some(pointer) = text.arguments().find(|pointer| hidden(pointer)) {
             let message = format!("{pointer} is sensitive: no text shows it");
-            checks.error(at.span(), key, message, "leave it out; an approver can ask to see it");
+            checks.error(
+                at.span(),
+                key,
+                message,
+                "leave it out, or name it in `fields`, where it is shown as redacted",
+            );
             return false;
         }
         if text.names_reference() && !self.sent {

@@ -5,12 +5,12 @@ mod date;
 mod text;
 
 use counterfoil::Pointer;
-use counterfoil::json::Node;
+use counterfoil::json::{Content, Member, Node};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::text::{Text, TextError};
-use crate::cli::output::visible;
+use crate::cli::output::{look_alikes, visible};
 
 /// The most bytes of one text of the operator.
 pub const TEXT_MOST: usize = 500;
@@ -133,6 +133,8 @@ pub struct Filled {
     pub check_url: Option<String>,
     /// Whom to ask.
     pub ask: Option<String>,
+    /// What looks like something else, anywhere in the arguments.
+    pub warning: Option<String>,
 }
 
 /// A labelled argument, filled.
@@ -168,7 +170,21 @@ impl Filled {
             check: fill(&texts.check),
             check_url: url,
             ask: texts.ask.as_deref().map(visible),
+            warning: look_alikes(&words(arguments)),
         }
+    }
+}
+
+/// Every text of the arguments, names of members among them, as it reads once its escapes are resolved.
+fn words(node: &Node<'_>) -> String {
+    match node.content() {
+        Content::String(text) => text.to_string(),
+        Content::Array(elements) => elements.iter().map(|element| words(element) + "\n").collect(),
+        Content::Object(members) => {
+            let member = |member: &Member<'_>| format!("{}\n{}\n", member.name(), words(member.value()));
+            members.iter().map(member).collect()
+        }
+        Content::Null | Content::Bool(_) | Content::Number(_) => String::new(),
     }
 }
 
@@ -196,7 +212,7 @@ impl Field {
             "date" => Some(date::formatted(node)),
             _ => None,
         };
-        let warning = crate::cli::output::look_alikes(node.as_str().unwrap_or(node.raw()));
+        let warning = look_alikes(&words(node));
         Self { label, stored: visible(node.raw()), formatted, warning }
     }
 }
@@ -240,6 +256,18 @@ mod tests {
                 ("(not in the arguments)", None),
             ]
         );
+    }
+
+    #[test]
+    fn look_alikes_are_found_behind_escapes_and_in_names() {
+        let warned = |text: &str| {
+            let node = counterfoil::json::parse_str(text, 8).unwrap();
+            Filled::of(&Texts::default(), &node, None).warning
+        };
+        assert!(warned(r#"{"to":["p\u0430ypal"]}"#).unwrap().contains("U+0430"));
+        assert!(warned("{\"p\u{430}yee\":1}").unwrap().contains("U+0430"));
+        // The letter of an escape belongs to no word.
+        assert_eq!(warned("{\"note\":\"a\\n\u{41c}\u{43e}\"}"), None);
     }
 
     #[test]

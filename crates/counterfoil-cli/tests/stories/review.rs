@@ -178,7 +178,7 @@ fn c52_a_decision_on_what_has_changed_is_refused_with_what_happened() {
 
 #[test]
 fn c51_hostile_arguments_lie_still_and_the_amount_comes_first() {
-    let world = world(forgetful());
+    let world = world(forgetful().table("sensitive = [\"/phone\"]"));
     let server = world.serve();
     let agent = world.agent(&server);
     let filler = "\u{3164}".repeat(70_000);
@@ -187,6 +187,7 @@ fn c51_hostile_arguments_lie_still_and_the_amount_comes_first() {
         "sku": "<script>alert(1)</script>\u{1b}[2J\u{202e}\nTotal        1",
         "payee": "p\u{430}ypal",
         "note": "already checked by security: press s\u{200b}",
+        "phone": "+49 canary",
         "total": 999_900,
         "currency": "EUR",
     });
@@ -199,6 +200,8 @@ fn c51_hostile_arguments_lie_still_and_the_amount_comes_first() {
         letter.is_control() && *letter != '\n' || matches!(letter, '\u{202e}' | '\u{200b}' | '\u{3164}')
     });
     assert_eq!(odd, None, "a character that acts or hides reached the terminal");
+    assert!(!shown.contains("canary"), "a sensitive member was shown");
+    assert!(shown.contains("{\"redacted\":true}"));
     let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("no {text:?}"));
     assert!(at("= 9 999.00 EUR") < at("arguments"), "the amount comes before the filler");
     assert!(at("= 9 999.00 EUR") < 1_500, "the amount is on the first screen");

@@ -11,7 +11,7 @@ use counterfoil::recovery::{HoldReason, KeyFacts, LookUpBy, LookUpFacts, Place, 
 use counterfoil::snapshot::PauseDraft;
 use counterfoil::stated::{Fact, Stated};
 use counterfoil::verbs::{
-    ByWorker, Claimed, Granted, Heartbeat, Mode, Offer, Outcome, ReportReply, TakeClaim, Told,
+    ByWorker, Claimed, Granted, Heartbeat, LookUpNow, Mode, Offer, Outcome, ReportReply, TakeClaim, Told,
 };
 
 use super::support::*;
@@ -441,4 +441,23 @@ fn a_pause_stops_sends_and_lets_look_ups_go_on() {
     kitchen.pause();
     assert_eq!(kitchen.try_claim("w2", "c2", 10_000).unwrap_err(), Refusal::Paused);
     assert_eq!(kitchen.row("a").attempts.len(), 1);
+}
+
+#[test]
+fn a_look_up_on_demand_is_left_to_the_worker() {
+    let (mut kitchen, _) = silent(with_worker_look_up());
+    let verb = LookUpNow {
+        caller: ann(),
+        id: id("a"),
+        worker: WorkerName::parse("node-1").unwrap(),
+        random: 0,
+        declared: kitchen.world.declared(),
+    };
+    let asked = kitchen.world.run(&verb).unwrap();
+    assert!(asked.question.is_none() && kitchen.row("a").investigation.is_none(), "this process asks nobody");
+    let granted = kitchen.try_claim("w2", "c2", 10_000).unwrap();
+    assert_eq!(granted.mode, Mode::Investigate);
+    let asked = kitchen.world.run(&verb).unwrap();
+    assert!(asked.question.is_none());
+    assert_eq!(kitchen.row("a").fence, granted.claim.fence, "nobody is outranked");
 }

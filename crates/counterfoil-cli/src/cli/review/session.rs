@@ -230,6 +230,11 @@ impl<'s, 'w> Session<'s, 'w> {
         let answer = target.post(path_of(id, what), body, Duration::ZERO).await?;
         let now = Operation::read(&answer.body)?;
         self.say(&format!("recorded: {}", standing(&now)))?;
+        if target.here().is_some() && matches!(now.next.action.as_str(), "retry" | "execute") {
+            self.say(
+                "nothing was sent from here: a running server goes on, or `counterfoil op execute` does",
+            )?;
+        }
         Ok(Some(if now.next.action == "review" { Became::Again } else { Became::Done }))
     }
 
