@@ -42,3 +42,4 @@ mod syscalls;
 mod two_at_once;
 mod webhooks;
 mod wire;
+mod workers;

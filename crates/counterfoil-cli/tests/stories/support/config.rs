@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 pub(crate) struct ToolText {
     name: String,
     url: Option<String>,
+    /// Whether an application's own worker carries it out.
+    worker: bool,
     table: Vec<String>,
     http: Vec<String>,
     recovery: Vec<String>,
@@ -20,6 +22,7 @@ impl ToolText {
         Self {
             name: name.to_owned(),
             url: None,
+            worker: false,
             table: Vec::new(),
             http: text(&["timeout = \"4s\"", "linger = \"2s\""]),
             recovery: Vec::new(),
@@ -39,6 +42,11 @@ impl ToolText {
     /// A tool of which nobody can say afterwards what it did.
     pub(crate) fn forgetful(name: &str) -> Self {
         Self::new(name).recovery("kind = \"none\"")
+    }
+
+    /// A tool that an application's own worker carries out; its recovery is still to be said.
+    pub(crate) fn worker(name: &str) -> Self {
+        Self { worker: true, http: vec!["scope = \"supplier-1\"".to_owned()], ..Self::new(name) }
     }
 
     /// A tool whose supplier can be searched by our reference, and executes nothing that is older than a second.
@@ -112,10 +120,14 @@ impl ToolText {
         let http = self.http.join("\n");
         let recovery = self.recovery.join("\n").replace("{supplier}", supplier);
         let budget = self.budget.join("\n");
+        let carrier = match self.worker {
+            true => format!("[tools.\"{name}\".worker]"),
+            false => format!("[tools.\"{name}\".http]\nmethod = \"POST\"\nurl = \"{url}\""),
+        };
         writeln!(
             to,
-            "[tools.\"{name}\"]\n{table}\n[tools.\"{name}\".http]\nmethod = \"POST\"\nurl = \"{url}\"\n{http}\n\
-             [tools.\"{name}\".recovery]\n{recovery}\n[tools.\"{name}\".budget]\n{budget}\n{}",
+            "[tools.\"{name}\"]\n{table}\n{carrier}\n{http}\n[tools.\"{name}\".recovery]\n{recovery}\n\
+             [tools.\"{name}\".budget]\n{budget}\n{}",
             self.further
         )
         .unwrap();

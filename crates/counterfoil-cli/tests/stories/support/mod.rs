@@ -8,6 +8,7 @@ mod hook;
 mod ledger;
 mod listener;
 mod server;
+mod worker;
 mod world;
 
 pub(crate) use cli::{Talk, command, finish, spawn};
@@ -19,6 +20,7 @@ pub(crate) use ledger::{column, count};
 pub(crate) use listener::{Message, Receiver, relay};
 pub(crate) use server::Server;
 pub(crate) use server::signal;
+pub(crate) use worker::{Worker, work as worker_process};
 pub(crate) use world::{World, order};
 
 use std::time::{Duration, Instant};

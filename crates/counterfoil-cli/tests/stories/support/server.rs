@@ -103,13 +103,19 @@ impl Server {
     /// Waits until the process is stopped by a signal.
     #[track_caller]
     pub(crate) fn wait_frozen(&self) {
-        let path = format!("/proc/{}/stat", self.id());
-        eventually("the process is frozen", || {
-            let stat = std::fs::read_to_string(&path).ok()?;
-            let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
-            (state == 'T').then_some(())
-        });
+        wait_stopped(self.id());
     }
+}
+
+/// Waits until a process is stopped by a signal.
+#[track_caller]
+pub(crate) fn wait_stopped(process: u32) {
+    let path = format!("/proc/{process}/stat");
+    eventually("the process is frozen", || {
+        let stat = std::fs::read_to_string(&path).ok()?;
+        let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
+        (state == 'T').then_some(())
+    });
 }
 
 /// Sends a signal to one process.
