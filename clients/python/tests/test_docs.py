@@ -22,13 +22,14 @@ def toml(page: Path) -> str:
     return "".join(re.findall(r"^```toml\n(.*?)^```", page.read_text("utf-8"), re.S | re.M))
 
 
-@pytest.mark.parametrize(("page", "least"), [("docs/use/python.md", 7), ("clients/python/README.md", 1)])
+@pytest.mark.parametrize(("page", "least"), [("docs/use/python.md", 8), ("clients/python/README.md", 1)])
 def test_the_blocks_of_a_page_run(page: str, least: int, w: World, monkeypatch: pytest.MonkeyPatch) -> None:
     w.configure(DEFAULT_TOOLS + toml(ROOT / page))
     w.restart()
     monkeypatch.setenv("COUNTERFOIL_URL", w.url)
     monkeypatch.setenv("COUNTERFOIL_TOKEN", w.token(["agent", "worker"], "app", "kitchen"))
     monkeypatch.setenv("APP_DATABASE", str(w.database))
+    monkeypatch.setenv("SHOP_URL", w.supplier.url)
     found = blocks(ROOT / page)
     assert len(found) >= least
     names: dict[str, Any] = {"__name__": "page"}

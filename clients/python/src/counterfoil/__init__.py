@@ -17,6 +17,9 @@ from ._errors import ClaimLost, CounterfoilError, NotSent, Refused, Rejected, Un
 from ._fingerprint import Arguments, fingerprint
 from ._json import InvalidArguments, RawJson
 from ._keys import new_id
+from ._recovery import Found, Recovery, idempotency_key, lookup, nothing, unique_reference
+from ._send import Send
+from ._tool import Guarded
 from ._values import (
     Approval,
     Attempt,
@@ -47,6 +50,8 @@ __all__ = [
     "Effect",
     "Event",
     "Evidence",
+    "Found",
+    "Guarded",
     "InvalidArguments",
     "LookUp",
     "Next",
@@ -56,12 +61,18 @@ __all__ = [
     "Plan",
     "RawJson",
     "Receipt",
+    "Recovery",
     "Refused",
     "Rejected",
     "Rejection",
+    "Send",
     "Tool",
     "Unreachable",
     "Unsettled",
     "fingerprint",
+    "idempotency_key",
+    "lookup",
     "new_id",
+    "nothing",
+    "unique_reference",
 ]

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from . import _calls
-from ._calls import MAX_WAIT, Call, NotOurs
-from ._client import DEFAULT_TIMEOUT
+from ._acarry import call
+from ._aexchange import send
+from ._aworker import AsyncWorker
+from ._calls import MAX_WAIT, Call
+from ._client import DEFAULT_LEASE, DEFAULT_TIMEOUT
 from ._discovery import Place, discover
+from ._embedded import embedded
 from ._fingerprint import Arguments
 from ._json import Json, encode
+from ._recovery import Recovery
+from ._send import Send
 from ._settle import next_wait, seen, settled
-from ._tries import Tries
+from ._tool import Guarded, Reference, define, dress
 from ._values import Event, Evidence, Operation, Page, Plan, Receipt, State, Tool
-from ._wire import Lost, exchange_async
 
 __all__ = ["AsyncCounterfoil"]
 
 T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
 
 
 class AsyncCounterfoil:
@@ -43,6 +52,26 @@ class AsyncCounterfoil:
     ) -> None:
         self._place: Place = discover(url, token, account)
         self._timeout = timeout
+
+    @classmethod
+    def embedded(
+        cls,
+        path: str | os.PathLike[str],
+        account: str = "app",
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        binary: str | None = None,
+    ) -> AsyncCounterfoil:
+        """Starts the server of the wheel beside this process, or joins the one that runs there.
+
+        `path` is the configuration or its folder. The server listens on a socket that only this user can open, and ends
+        with the process that started it; who had joined it starts another. The binary is `binary`,
+        `COUNTERFOIL_BINARY`, that of the wheel, or `counterfoil` on the path.
+        """
+        place = embedded(path, account, binary)
+        made = cls(place.url, place.token, account, timeout=timeout)
+        made._place = place
+        return made
 
     def __repr__(self) -> str:
         return f"AsyncCounterfoil({self._place.url!r})"
@@ -277,23 +306,48 @@ class AsyncCounterfoil:
         """Ends the pauses of a tool (role operator)."""
         return await self._call(_calls.halt(tool, "resume", note))
 
+    def tool(
+        self,
+        name: str,
+        *,
+        recovery: Recovery,
+        reference: Reference = None,
+        approval: str | None = None,
+        budget: Mapping[str, Any] | None = None,
+        lease: float = DEFAULT_LEASE,
+    ) -> Callable[[Callable[Concatenate[Send, P], Awaitable[R]]], Guarded[Awaitable[R]]]:
+        """Guards an `async def` of your own, as `Counterfoil.tool` does.
 
-async def send(place: Place, call: Call[T], timeout: float) -> T:
-    """Makes a call, and makes it again as `Tries` says, until `timeout`."""
-    tries = Tries(call, timeout, time.monotonic())
-    headers = {"Authorization": f"Bearer {place.token}"}
-    while True:
-        patience = tries.patience(time.monotonic())
-        try:
-            answer = await exchange_async(place.address, call.method, call.path, headers, call.body, patience)
-        except Lost as lost:
-            rest = tries.lost(lost, time.monotonic())
-        else:
-            later = tries.answered(answer, time.monotonic())
-            if later is None:
-                try:
-                    return call.read(answer)
-                except (NotOurs, KeyError, TypeError):
-                    later = tries.unreadable(time.monotonic())
-            rest = later
-        await asyncio.sleep(rest)
+        A caller that is cancelled stops listening: the function goes on in a task of its own, and its end is reported.
+        """
+
+        def guard(function: Callable[Concatenate[Send, P], Awaitable[R]]) -> Guarded[Awaitable[R]]:
+            if not inspect.iscoroutinefunction(function):
+                raise TypeError(f"{function.__name__} blocks: guard it with Counterfoil")
+            definition = define(function, name, recovery, reference, approval, budget, lease)
+
+            async def receipt(
+                *args: Any, operation_id: str, task: str | None = None, subject: str | None = None, **arguments: Any
+            ) -> Receipt:
+                return await call(self._place, definition, operation_id, args, arguments, task, subject, self._timeout)
+
+            async def guarded(
+                *args: Any, operation_id: str, task: str | None = None, subject: str | None = None, **arguments: Any
+            ) -> Any:
+                return (await receipt(*args, operation_id=operation_id, task=task, subject=subject, **arguments)).result
+
+            dress(guarded, receipt, definition)
+            return cast("Guarded[Awaitable[R]]", guarded)
+
+        return guard
+
+    def worker(
+        self,
+        tools: Sequence[Guarded[Any]],
+        *,
+        concurrency: int = 4,
+        name: str | None = None,
+        lease: float = DEFAULT_LEASE,
+    ) -> AsyncWorker:
+        """A worker for guarded functions: `await run()` carries out what was prepared with `execute` elsewhere."""
+        return AsyncWorker(self._place, tools, concurrency, name, lease)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
-__all__ = ["bundled", "main"]
+__all__ = ["bundled", "find_binary", "main"]
 
 
 def bundled() -> Path | None:
@@ -14,6 +15,15 @@ def bundled() -> Path | None:
     name = "counterfoil.exe" if sys.platform == "win32" else "counterfoil"
     binary = Path(__file__).parent / "_bin" / name
     return binary if binary.is_file() else None
+
+
+def find_binary(named: str | None) -> str:
+    """The binary to run: the named one, `COUNTERFOIL_BINARY`, that of the wheel, or the one on the path."""
+    own = bundled()
+    found = named or os.environ.get("COUNTERFOIL_BINARY") or (str(own) if own else shutil.which("counterfoil"))
+    if not found:
+        raise RuntimeError("there is no binary `counterfoil`: install a platform wheel, or set COUNTERFOIL_BINARY")
+    return found
 
 
 def main() -> None:

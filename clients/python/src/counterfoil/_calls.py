@@ -73,7 +73,7 @@ def _page(read: Callable[[Any], T]) -> Callable[[Answer], Page[T]]:
     return page
 
 
-def _of(operation_id: str, verb: str = "") -> str:
+def path_of(operation_id: str, verb: str = "") -> str:
     if not operation_id or operation_id in (".", ".."):
         raise ValueError("an operation ID is 1 to 255 visible ASCII characters, and neither . nor ..")
     return f"/v1/operations/{quote(operation_id, safe='')}{verb}"
@@ -122,7 +122,7 @@ def prepare(
     )
     return Call(
         "PUT",
-        _of(operation_id),
+        path_of(operation_id),
         operation,
         body,
         wait=wait if execute else 0.0,
@@ -139,13 +139,13 @@ def plan(call: Call[Operation]) -> Call[Plan]:
 
 def execute(operation_id: str, wait: float) -> Call[Operation]:
     body = _body(wait_ms=millis(wait))
-    path = _of(operation_id, "/execute")
+    path = path_of(operation_id, "/execute")
     return Call("POST", path, operation, body, wait=wait, may_send=True, operation_id=operation_id)
 
 
 def get(operation_id: str, wait: float) -> Call[Operation]:
     query = f"?wait_ms={millis(wait)}" if wait > 0 else ""
-    return Call("GET", _of(operation_id) + query, operation, wait=wait, operation_id=operation_id)
+    return Call("GET", path_of(operation_id) + query, operation, wait=wait, operation_id=operation_id)
 
 
 def find(
@@ -202,7 +202,7 @@ def decide(operation_id: str, verb: str, *, may_send: bool = False, **given: Any
     """Approve, deny, withdraw, reconcile, resolve, release: the same one again by the same principal is no change."""
     return Call(
         "POST",
-        _of(operation_id, "/" + verb),
+        path_of(operation_id, "/" + verb),
         operation,
         _body(**given) if given else None,
         may_send=may_send,
@@ -213,11 +213,11 @@ def decide(operation_id: str, verb: str, *, may_send: bool = False, **given: Any
 def note(operation_id: str, text: str, remind_at: datetime | None) -> Call[Operation]:
     body = _body(text=text, remind_at=None if remind_at is None else written(remind_at))
     # Two notes are two rows of evidence, so a lost answer is not followed by a second one.
-    return Call("POST", _of(operation_id, "/notes"), operation, body, repeats=False, operation_id=operation_id)
+    return Call("POST", path_of(operation_id, "/notes"), operation, body, repeats=False, operation_id=operation_id)
 
 
 def evidence(operation_id: str, limit: int | None, cursor: str | None) -> Call[Page[Evidence]]:
-    path = _of(operation_id, "/evidence") + _query(limit=limit, cursor=cursor)
+    path = path_of(operation_id, "/evidence") + _query(limit=limit, cursor=cursor)
     return Call("GET", path, _page(Evidence.of), operation_id=operation_id)
 
 

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from . import _calls
-from ._calls import MAX_WAIT, Call, NotOurs
+from ._calls import MAX_WAIT, Call
+from ._carry import call
 from ._discovery import Place, discover
 from ._door import Effect, transaction
+from ._embedded import embedded
+from ._exchange import send
 from ._fingerprint import Arguments
 from ._json import Json, encode
+from ._recovery import Recovery
+from ._send import Send
 from ._settle import next_wait, seen, settled
-from ._tries import Tries
+from ._tool import Guarded, Reference, define, dress
 from ._values import Event, Evidence, Operation, Page, Plan, Receipt, State, Tool
-from ._wire import Lost, exchange
+from ._worker import Worker
 
 __all__ = ["Counterfoil"]
 
 T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
 
 #: How long a call is made again where the caller names no time, in seconds.
 DEFAULT_TIMEOUT = 30.0
+
+#: How long a claim lasts without a heartbeat, in seconds.
+DEFAULT_LEASE = 30.0
 
 
 class Counterfoil:
@@ -52,6 +64,26 @@ class Counterfoil:
             if url is not None or token is not None or account is None:
                 raise
             self._found, self._nowhere = None, error
+
+    @classmethod
+    def embedded(
+        cls,
+        path: str | os.PathLike[str],
+        account: str = "app",
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        binary: str | None = None,
+    ) -> Counterfoil:
+        """Starts the server of the wheel beside this process, or joins the one that runs there.
+
+        `path` is the configuration or its folder. The server listens on a socket that only this user can open, and ends
+        with the process that started it; who had joined it starts another. The binary is `binary`,
+        `COUNTERFOIL_BINARY`, that of the wheel, or `counterfoil` on the path.
+        """
+        place = embedded(path, account, binary)
+        made = cls(place.url, place.token, account, timeout=timeout)
+        made._found = place
+        return made
 
     def __repr__(self) -> str:
         return f"Counterfoil({self._found.url if self._found else None!r})"
@@ -315,23 +347,54 @@ class Counterfoil:
             connection, self.account, id, tool, arguments, effect, task=task, accepted_by=accepted_by
         )
 
+    def tool(
+        self,
+        name: str,
+        *,
+        recovery: Recovery,
+        reference: Reference = None,
+        approval: str | None = None,
+        budget: Mapping[str, Any] | None = None,
+        lease: float = DEFAULT_LEASE,
+    ) -> Callable[[Callable[Concatenate[Send, P], R]], Guarded[R]]:
+        """Guards a function of your own: for one operation ID it runs at most once, or as its recovery allows.
 
-def send(place: Place, call: Call[T], timeout: float) -> T:
-    """Makes a call, and makes it again as `Tries` says, until `timeout`."""
-    tries = Tries(call, timeout, time.monotonic())
-    headers = {"Authorization": f"Bearer {place.token}"}
-    while True:
-        patience = tries.patience(time.monotonic())
-        try:
-            answer = exchange(place.address, call.method, call.path, headers, call.body, patience)
-        except Lost as lost:
-            rest = tries.lost(lost, time.monotonic())
-        else:
-            later = tries.answered(answer, time.monotonic())
-            if later is None:
-                try:
-                    return call.read(answer)
-                except (NotOurs, KeyError, TypeError):
-                    later = tries.unreadable(time.monotonic())
-            rest = later
-        time.sleep(rest)
+        Its first parameter is `send`. It is called without it and with `operation_id=`, and with `task=` and `subject=`
+        where they are wanted. What it returns is kept as the receipt, and returned again by every retry; `reference`
+        says which member of that (or which function of it) names what was created. Whatever it raises counts as
+        unknown, but for `NotSent` (it sent nothing) and `Refused` (the destination said no).
+
+        The tool is declared in the server's file, with `[tools.NAME.worker]`; what is said here must not differ.
+        """
+
+        def guard(function: Callable[Concatenate[Send, P], R]) -> Guarded[R]:
+            if inspect.iscoroutinefunction(function):
+                raise TypeError(f"{function.__name__} awaits: guard it with AsyncCounterfoil")
+            definition = define(function, name, recovery, reference, approval, budget, lease)
+
+            def receipt(
+                *args: Any, operation_id: str, task: str | None = None, subject: str | None = None, **arguments: Any
+            ) -> Receipt:
+                return call(self._place, definition, operation_id, args, arguments, task, subject, self._timeout)
+
+            def guarded(
+                *args: Any, operation_id: str, task: str | None = None, subject: str | None = None, **arguments: Any
+            ) -> Any:
+                return receipt(*args, operation_id=operation_id, task=task, subject=subject, **arguments).result
+
+            dress(guarded, receipt, definition)
+            return cast("Guarded[R]", guarded)
+
+        return guard
+
+    def worker(
+        self,
+        tools: Sequence[Guarded[Any]],
+        *,
+        concurrency: int = 4,
+        name: str | None = None,
+        lease: float = DEFAULT_LEASE,
+    ) -> Worker:
+        """A worker for guarded functions: `run()` carries out what was prepared with `execute` elsewhere."""
+        return Worker(self._place, tools, concurrency, name, lease)
+

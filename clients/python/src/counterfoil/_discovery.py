@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,8 @@ class Place:
     address: Address
     token: str
     account: str | None
+    #: Brings the server back where it belongs to this process.
+    revive: Callable[[], None] | None = None
 
 
 def discover(url: str | None, token: str | None, account: str | None) -> Place:

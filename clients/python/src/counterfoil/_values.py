@@ -215,7 +215,7 @@ class Operation:
                 at=_maybe_instant(body["approval"]["at"]),
                 expires_at=_maybe_instant(body["approval"]["expires_at"]),
             ),
-            attempts=tuple(_attempt(attempt) for attempt in body["attempts"]),
+            attempts=tuple(read_attempt(attempt) for attempt in body["attempts"]),
             lookups=tuple(
                 LookUp(instant(one["began_at"]), instant(one["ended_at"]), one["answer"], one["counts"])
                 for one in body["lookups"]
@@ -233,7 +233,7 @@ class Operation:
         )
 
 
-def _attempt(body: _Members) -> Attempt:
+def read_attempt(body: _Members) -> Attempt:
     return Attempt(
         number=body["number"],
         worker=body["worker"],

@@ -132,8 +132,8 @@ class _Bytes:
 
 def _read(stream: io.BufferedIOBase, method: str) -> Answer:
     response = http.client.HTTPResponse(_Bytes(stream), method=method)  # type: ignore[arg-type]
-    response.begin()
     with response:
+        response.begin()
         body = response.read(MAX_ANSWER + 1)
         if len(body) > MAX_ANSWER:
             raise http.client.HTTPException("the answer is too large")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 from urllib.request import ProxyHandler, Request, build_opener
 
 from .._aclient import AsyncCounterfoil
+from .._binary import find_binary
 from .._client import Counterfoil
 from .supplier import Fault, Service
 
@@ -261,12 +261,10 @@ def world(
     """A practice supplier and a running server in a folder of their own; both end with the block.
 
     `tools` is the part of `counterfoil.toml` that declares them, with `{supplier}` for the supplier's address; `server`
-    holds further lines of `[server]`. The binary is `binary`, `COUNTERFOIL_BINARY`, or `counterfoil` on the path. With
+    holds further lines of `[server]`. The binary is `binary`, `COUNTERFOIL_BINARY`, that of the wheel, or `counterfoil` on the path. With
     `supplier_process` the supplier is a process of its own.
     """
-    program = binary or os.environ.get("COUNTERFOIL_BINARY") or shutil.which("counterfoil")
-    if program is None:
-        raise RuntimeError("the binary `counterfoil` is not on the path; set COUNTERFOIL_BINARY")
+    program = find_binary(binary)
     with tempfile.TemporaryDirectory(prefix="counterfoil-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         running = _process if supplier_process else _thread
@@ -293,7 +291,7 @@ def _thread(file: Path, flavour: str) -> Iterator[Supplier]:
 
 @contextmanager
 def _process(file: Path, flavour: str) -> Iterator[Supplier]:
-    command = [sys.executable, "-m", "counterfoil.testing.supplier", str(file), flavour]
+    command = [sys.executable, "-m", "counterfoil.testing", str(file), flavour]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         try:
             line = child.stdout.readline() if child.stdout else b""

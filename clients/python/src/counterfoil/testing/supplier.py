@@ -4,7 +4,7 @@
 header `Idempotency-Key`, with `"forgetful"` every request is a new effect, with `"unique-reference"` a second use of a
 `client_reference` is answered 409.
 
-As a process of its own: `python -m counterfoil.testing.supplier FILE FLAVOUR`. It prints its address and serves until
+As a process of its own: `python -m counterfoil.testing FILE FLAVOUR`. It prints its address and serves until
 its standard input ends, so that it does not outlive whoever started it.
 """
 
@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["FLAVOURS", "Fault", "Service"]
+__all__ = ["FLAVOURS", "Fault", "Service", "main"]
 
 FLAVOURS = ("dedupe", "forgetful", "unique-reference")
 
@@ -211,7 +211,3 @@ def main() -> None:
     threading.Thread(target=service.serve, daemon=True).start()
     sys.stdin.buffer.read()
     service.stop()
-
-
-if __name__ == "__main__":
-    main()
