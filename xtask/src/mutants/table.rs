@@ -24,6 +24,7 @@ const SNAPSHOT: &str = "crates/counterfoil/src/snapshot.rs";
 const OPERATION: &str = "crates/counterfoil/src/operation.rs";
 const BACKOFF: &str = "crates/counterfoil/src/backoff.rs";
 const DECIDE: &str = "crates/counterfoil/src/decide.rs";
+const WEBHOOK: &str = "crates/counterfoil/src/verbs/webhook.rs";
 
 /// Every one.
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -260,5 +261,29 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: DECIDE,
         old: "} else if now >= approval.expires_at {",
         new: "} else if now < approval.at {",
+    },
+    Mutant {
+        name: "a webhook about another record proves ours",
+        file: WEBHOOK,
+        old: "} else if !self.said.record.iter().all(repeats) {",
+        new: "} else if !self.said.record.iter().all(repeats) && self.said.event.is_empty() {",
+    },
+    Mutant {
+        name: "a webhook of another vendor account proves ours",
+        file: WEBHOOK,
+        old: "} else if context.scope_changed() {",
+        new: "} else if context.scope_changed() && self.said.event.is_empty() {",
+    },
+    Mutant {
+        name: "an event is heard each time it comes",
+        file: WEBHOOK,
+        old: "if snapshot.webhooks.this_one {",
+        new: "if snapshot.webhooks.this_one && self.said.event.is_empty() {",
+    },
+    Mutant {
+        name: "an older key's proof speaks for the newer copy",
+        file: WEBHOOK,
+        old: "if open && newer && draft.operation.unsettled() > 0 {",
+        new: "if open && newer && draft.operation.unsettled() > 9 {",
     },
 ];
