@@ -4,6 +4,7 @@
 use counterfoil::decide::Action;
 use counterfoil::destination::Finding;
 use counterfoil::error::Refusal;
+use counterfoil::id::OperationId;
 use counterfoil::operation::{AttemptOutcome, Operation};
 use counterfoil::policy::{ApprovalRule, Meaning, Tool};
 use counterfoil::recovery::{HoldReason, Recovery, StoredErrors};
@@ -70,6 +71,15 @@ impl Episode {
         self.judge_review(op);
         if let State::Unknown(_) = state {
             self.check_later(op);
+            // Operators change things just when it hurts.
+            if self.seed.chance(4) {
+                let soon = self.below(5 * SECOND);
+                self.agenda.at(self.now + soon, Event::Reload(self.truths[op].plan));
+            }
+            if self.clock_was_wrong && self.offset != 0 && self.seed.chance(50) {
+                let soon = self.below(5 * SECOND);
+                self.agenda.at(self.now + soon, Event::ClockTo(0));
+            }
         }
     }
 
@@ -91,6 +101,7 @@ impl Episode {
         if asked && !self.truths[op].in_review {
             self.figures.held += u64::from(!self.truths[op].was_in_review);
             self.truths[op].was_in_review = true;
+            self.truths[op].review_since = self.now;
             let after = MINUTE + self.below(30 * MINUTE);
             self.agenda.at(self.now + after, Event::Reviewer(op));
             let reason = view.next.reason.unwrap_or_default();
@@ -366,6 +377,14 @@ impl Episode {
         if number > 1 {
             return;
         }
+        if let Some(other) = self.same_action_open(op) {
+            self.fail(op, format!("began while {other}, the same action, was not settled"));
+        }
+    }
+
+    /// Another operation with the same action in the same run of which nobody knows yet what became of it.
+    fn same_action_open(&self, op: Op) -> Option<OperationId> {
+        let row = self.stored(op)?;
         let (action, tool, id) = (row.action, row.tool.clone(), row.id.clone());
         let (task, distinct) = (row.task.clone(), row.distinct_from.clone());
         let held_by = self.world.operations().find(|other| {
@@ -378,10 +397,7 @@ impl Episode {
             let open = other.attempts.iter().any(|attempt| !attempt.settled) && !other.state.is_final();
             same && run && !apart && open && other.released.is_none()
         });
-        if let Some(other) = held_by {
-            let other = other.id.clone();
-            self.fail(op, format!("began while {other}, the same action, was not settled"));
-        }
+        held_by.map(|other| other.id.clone())
     }
 
     /// The first byte goes out.
@@ -483,6 +499,9 @@ impl Episode {
         }
         if created {
             self.figures.operations += 1;
+            if let Some(other) = self.same_action_open(op) {
+                self.fail(op, format!("prepared while {other}, the same action, was not settled"));
+            }
         }
     }
 

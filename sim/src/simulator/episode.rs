@@ -61,6 +61,8 @@ pub(super) struct Truth {
     pub(super) in_review: bool,
     /// Whether a person ever was.
     pub(super) was_in_review: bool,
+    /// Since when one is.
+    pub(super) review_since: Instant,
     /// How often a person looked at it in vain.
     pub(super) looked: u32,
 }
@@ -87,6 +89,8 @@ pub(super) struct Episode {
     pub(super) offset: i64,
     /// Until when the clock of the host is wrong: no process starts meanwhile.
     pub(super) clock_wrong_until: Instant,
+    /// The clock was wrong when some of the attempts were recorded: people go by their own watches.
+    pub(super) clock_was_wrong: bool,
     /// The newest instant in the ledger.
     pub(super) newest: Timestamp,
     pub(super) plans: Vec<Plan>,
@@ -148,6 +152,7 @@ impl Episode {
             slept: 0,
             offset: 0,
             clock_wrong_until: 0,
+            clock_was_wrong: false,
             newest: store_time(0, 0),
             plans,
             nodes,
@@ -178,10 +183,26 @@ impl Episode {
         for plan in 0..self.plans.len() {
             self.trouble(plan);
         }
+        for day in 1..8 {
+            self.agenda.at(day * 12 * HOUR, Event::Purge);
+        }
         if self.seed.chance(150) {
             let at = self.below(2 * HOUR);
             let nap = SECOND + self.below(20 * MINUTE);
             self.agenda.at(at, Event::Sleep(nap));
+        }
+        if self.seed.chance(100) {
+            // A clock that was behind is set right, once and for all.
+            let behind = [-3 * MINUTE, -HOUR, -6 * HOUR];
+            self.offset = self.seed.pick(&behind).copied().unwrap_or(-HOUR);
+            self.clock_was_wrong = true;
+            let opened = (self.store_now().as_millis(), 0);
+            for node in &mut self.nodes {
+                node.opened = opened;
+            }
+            self.newest = self.store_now();
+            let at = 10 * MINUTE + self.below(80 * MINUTE);
+            return self.agenda.at(at, Event::ClockTo(0));
         }
         if self.seed.chance(300) {
             let (at, ahead) = (self.below(2 * HOUR), self.below(50 * SECOND) - 25 * SECOND);
@@ -193,9 +214,6 @@ impl Episode {
             let (at, lasts) = (self.below(2 * HOUR), MINUTE + self.below(40 * MINUTE));
             self.agenda.at(at, Event::ClockTo(wrong));
             self.agenda.at(at + lasts, Event::ClockTo(0));
-        }
-        for day in 1..8 {
-            self.agenda.at(day * 12 * HOUR, Event::Purge);
         }
     }
 
@@ -268,6 +286,7 @@ impl Episode {
             ended: None,
             in_review: false,
             was_in_review: false,
+            review_since: 0,
             looked: 0,
         });
         number
@@ -518,7 +537,8 @@ impl Episode {
             self.clock_wrong_until = self.now + HOUR;
         } else {
             self.clock_wrong_until = self.now;
-            self.agenda.at(self.now + 10 * MINUTE, Event::Operator);
+            let after = SECOND + self.below(if self.clock_was_wrong { 20 * SECOND } else { 10 * MINUTE });
+            self.agenda.at(self.now + after, Event::Operator);
         }
         for op in 0..self.truths.len() {
             self.truths[op].due = None;

@@ -378,6 +378,10 @@ impl Episode {
         };
         self.figures.attempts += 1;
         self.judge_start(op, number);
+        if self.seed.chance(4) {
+            let (soon, length) = (self.below(500), self.below(30_000));
+            self.agenda.at(self.now + soon, Event::Pause(self.truths[op].plan, length));
+        }
         if view.tool.recovery.miss_can_count() {
             let monotonic = self.monotonic();
             self.nodes[node].waited(op, operation.attempts.len(), monotonic);

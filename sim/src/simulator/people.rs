@@ -5,11 +5,12 @@ use counterfoil::decide::Action;
 use counterfoil::snapshot::Verb;
 use counterfoil::snapshot::View;
 use counterfoil::state::State;
+use counterfoil::time::Timestamp;
 use counterfoil::verbs::{Approve, Deny, Enter, Entered, Finish, Release, Resolve, Verdict, Withdraw, Words};
 
 use super::agenda::{Act, Event, Op, Work};
 use super::episode::{Episode, account, ann, app};
-use super::node::is_transaction;
+use super::node::{is_transaction, millis};
 
 const SECOND: i64 = 1_000;
 const MINUTE: i64 = 60 * SECOND;
@@ -172,16 +173,23 @@ impl Episode {
     fn nothing_seen(&mut self, op: Op, view: &View) -> Option<Verdict> {
         let allow_another_attempt = self.seed.chance(300);
         match view.next.not_before {
-            Some(bound) if self.store_now() > bound => {
+            Some(bound) if self.store_now() > bound && self.has_waited(op, view, bound) => {
                 Some(Verdict::ConfirmedAbsent { allow_another_attempt })
             }
             // Some try all the same.
-            Some(_) => self.seed.chance(300).then_some(Verdict::ConfirmedAbsent { allow_another_attempt }),
+            Some(_) if self.clock_was_wrong => None,
+            Some(_) => self.seed.chance(700).then_some(Verdict::ConfirmedAbsent { allow_another_attempt }),
             None => {
                 self.truths[op].looked += 1;
                 (self.truths[op].looked > PATIENCE).then_some(Verdict::Abandoned)
             }
         }
+    }
+
+    /// Whether the wait has passed on that person's own watch too.
+    fn has_waited(&self, op: Op, view: &View, bound: Timestamp) -> bool {
+        let last = view.operation.attempts.iter().map(|attempt| attempt.started_at).max().unwrap_or_default();
+        !self.clock_was_wrong || self.now - self.truths[op].review_since > millis(bound.since(last))
     }
 
     /// That person decides, about what they saw.

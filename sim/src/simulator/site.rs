@@ -203,7 +203,8 @@ impl Site {
             3 => error(502, "bad gateway"),
             4 => error(500, "before anything"),
             5 | 6 => {
-                let wait = seed.below(40_000);
+                let most = if seed.chance(200) { 200_000 } else { 20_000 };
+                let wait = seed.below(most);
                 later(429, std::time::Duration::from_millis(wait))
             }
             // A check in front of the memory of keys: a refusal of this copy alone.

@@ -74,7 +74,7 @@ pub(super) fn plan(number: usize, class: Class, seed: &mut Seed) -> Plan {
     site.faults = u32::try_from(some(seed, &[0, 60, 200, 400])).unwrap_or(0);
     let recovery = recovery(class, &mut site, seed);
     let budget = Budget {
-        attempts: u32::try_from(2 + seed.below(5)).unwrap_or(2),
+        attempts: u32::try_from(2 + seed.below(9)).unwrap_or(2),
         elapsed: span(some(seed, &[MINUTE, 15 * MINUTE, 40 * MINUTE])),
         first_delay: span(some(seed, &[100, 500, 2 * SECOND])),
         max_delay: span(some(seed, &[10 * SECOND, MINUTE])),
@@ -123,6 +123,11 @@ fn http(number: usize, seed: &mut Seed) -> HttpDeclaration {
     }
 }
 
+/// A destination that promises anything remembers a request for longer than that can be under way.
+fn outlived(lifetime: i64, memory: Option<i64>) -> i64 {
+    memory.map_or(lifetime, |memory| lifetime.min(memory / 3))
+}
+
 fn recovery(class: Class, site: &mut Site, seed: &mut Seed) -> Recovery {
     let lifetime = some(seed, &[30 * SECOND, 2 * MINUTE, 15 * MINUTE]);
     let long = seed.chance(30);
@@ -131,7 +136,8 @@ fn recovery(class: Class, site: &mut Site, seed: &mut Seed) -> Recovery {
     match class {
         Class::Transaction => Recovery::Transaction,
         Class::Key => {
-            site.memory = Some(some(seed, &[20 * MINUTE, 2 * HOUR, 24 * HOUR]));
+            site.memory = Some(some(seed, &[4 * MINUTE, 20 * MINUTE, 2 * HOUR, 24 * HOUR]));
+            let lifetime = outlived(lifetime, site.memory);
             site.lifetime = Some(lifetime);
             let errors = [StoredErrors::All, StoredErrors::SuccessOnly, StoredErrors::Reruns];
             site.stored_errors = seed.pick(&errors).copied().unwrap_or_default();
@@ -151,7 +157,8 @@ fn recovery(class: Class, site: &mut Site, seed: &mut Seed) -> Recovery {
             })
         }
         Class::Reference => {
-            site.memory = seed.chance(400).then(|| some(seed, &[HOUR, 24 * HOUR]));
+            site.memory = seed.chance(400).then(|| some(seed, &[4 * MINUTE, HOUR, 24 * HOUR]));
+            let lifetime = outlived(lifetime, site.memory);
             site.lifetime = Some(lifetime);
             site.copies = true;
             Recovery::UniqueReference(ReferenceFacts {

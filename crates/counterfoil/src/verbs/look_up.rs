@@ -234,13 +234,16 @@ impl LookUpReport {
         let open = matches!(&draft.operation.state, State::Unknown(_));
         let current = open && draft.operation.fence == self.fence;
         // While the clocks disagree nobody can say how long was waited: a hit settles, a miss does not.
-        let began_at = if Safeguard::BeganAfter.stands() { self.began_at } else { context.now };
+        let (began_at, waited) = match Safeguard::BeganAfter.stands() {
+            true => (self.began_at, self.waited),
+            false => (context.now, self.waited + context.now.since(self.began_at)),
+        };
         let counts = current
             && context.paused != Some(PauseReason::Clock)
             && self.looked.answer == LookUpAnswer::Absent
             && !self.looked.scope_changed
             && !draft.operation.duplicate_suspected
-            && facts.recovery.miss_counts(&draft.operation.attempts, began_at, self.waited);
+            && facts.recovery.miss_counts(&draft.operation.attempts, began_at, waited);
         self.keep(draft, context, counts);
         if self.looked.answer == LookUpAnswer::Found && !self.looked.scope_changed {
             let receipt = Receipt {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::print_stdout, reason = "what it counts is what it is run for")]
 
+mod processes;
+
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use counterfoil::safeguard::Safeguard;
@@ -22,9 +24,15 @@ pub(crate) struct Options {
     /// Takes a guard away, to see it missed; `all` takes each away in turn.
     #[arg(long)]
     without: Option<String>,
+    /// Real processes, suppliers and time in place of virtual ones.
+    #[arg(long, conflicts_with_all = ["without", "world"])]
+    processes: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.processes {
+        return processes::run(options.seed, options.operations);
+    }
     match options.without.as_deref() {
         Some("all") => {
             for guard in Safeguard::ALL {
