@@ -88,7 +88,9 @@ impl World {
 
     /// Puts a declaration in force, under a new version.
     pub fn declare(&mut self, tool: Tool) -> u32 {
-        let version = self.tools.get(&tool.name).map_or(1, |version| version + 1);
+        // Also past one that is out of force: what was stored under a version is never replaced.
+        let newest = self.policies.keys().filter(|(name, _)| *name == tool.name).map(|(_, version)| *version);
+        let version = newest.max().map_or(1, |version| version + 1);
         self.tools.insert(tool.name.clone(), version);
         self.policies.insert((tool.name.clone(), version), Arc::new(tool));
         version
