@@ -21,6 +21,8 @@ const SECOND: i64 = 1_000;
 const MINUTE: i64 = 60 * SECOND;
 /// Within what time a person is asked once nothing else can settle an operation.
 const ASKED_WITHIN: i64 = 5 * SECOND;
+/// The longest that a destination asks to be left alone.
+const LONGEST_WAIT: std::time::Duration = std::time::Duration::from_secs(200);
 /// Within what time a pause is in effect.
 const PAUSED_WITHIN: i64 = 250;
 
@@ -238,7 +240,7 @@ impl Episode {
         let Some(first) = operation.attempts.first() else { return false };
         let spent = counted(operation) >= usize::try_from(facts.budget.attempts).unwrap_or(usize::MAX);
         // A delay, or what the destination asked for, may have reached beyond the end.
-        let wait = facts.budget.max_delay.max(std::time::Duration::from_secs(40));
+        let wait = facts.budget.max_delay.max(LONGEST_WAIT);
         let now = self.store_now().plus(wait);
         spent || now >= first.started_at.plus(facts.budget.elapsed)
     }
@@ -255,7 +257,7 @@ impl Episode {
             operation.attempts.iter().find(|attempt| attempt.outcome != Some(AttemptOutcome::NotSent));
         match (memory, first) {
             (Some((memory, margin)), Some(first)) => {
-                let wait = facts.budget.max_delay.max(std::time::Duration::from_secs(40));
+                let wait = facts.budget.max_delay.max(LONGEST_WAIT);
                 let last_byte = self.store_now().plus(wait).plus(facts.lease);
                 last_byte >= first.started_at.plus(memory).minus(margin)
             }
