@@ -123,6 +123,13 @@ mod armed {
             armed.push(Armed { name: name.to_owned(), nth: nth.max(1), times, action });
         }
 
+        /// How many fail points are armed and were not met yet.
+        #[must_use]
+        pub fn armed(&self) -> usize {
+            let armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
+            armed.iter().filter(|entry| entry.times > 0).count()
+        }
+
         /// Disarms everything.
         pub fn clear(&self) {
             self.armed.lock().unwrap_or_else(PoisonError::into_inner).clear();
