@@ -521,6 +521,7 @@ impl Episode {
             (false, Some(since)) => {
                 self.plans[plan].paused_since = None;
                 self.plans[plan].paused_for += self.now - since;
+                self.last_down = self.last_down.max(self.now);
             }
             (true, Some(_)) | (false, None) => {}
         }

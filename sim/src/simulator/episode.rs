@@ -592,6 +592,7 @@ impl Episode {
     }
 
     fn look_again(&mut self, plan: usize) {
+        self.last_down = self.last_down.max(self.now);
         for op in 0..self.truths.len() {
             if self.truths[op].plan == plan && self.stored(op).is_some() {
                 self.truths[op].left_alone = self.now;
