@@ -16,7 +16,18 @@ from typing import Any, get_type_hints
 import pytest
 from shop import LEASE, TOOLS, Shop
 
-from counterfoil import ClaimLost, Counterfoil, NotSent, Refused, Rejected, Send, Unsettled, idempotency_key, nothing
+from counterfoil import (
+    ClaimLost,
+    Counterfoil,
+    NotSent,
+    Refused,
+    Rejected,
+    Send,
+    Unsettled,
+    idempotency_key,
+    nothing,
+    unique_reference,
+)
 from counterfoil.testing import World, world
 
 
@@ -249,6 +260,54 @@ def test_a_look_up_that_finds_nothing_lets_it_run_again_only_after_its_time(w: W
     # `send_before` is half of request_lifetime after the attempt, and a request may arrive a whole one later.
     assert time.monotonic() - began > 1.5
     assert s.runs == 2 and len(w.supplier.effects) == 1
+
+
+UNIQUE = """
+[tools."shop.unique".worker]
+[tools."shop.unique".recovery]
+kind = "unique_reference"
+reference = "worker"
+lookup = "worker"
+[tools."shop.unique".budget]
+first_delay = "50ms"
+max_delay = "200ms"
+"""
+
+
+def test_a_destination_that_refuses_a_used_reference() -> None:
+    with world(UNIQUE, flavour="unique-reference", supplier_process=True) as w:
+        s = shop(w)
+        sends: list[int] = []
+
+        @s.cf.tool("shop.unique", recovery=unique_reference(lambda send: s.finds(send)), reference="id", lease=LEASE)
+        def unique(send: Send, sku: str) -> Any:
+            sends.append(send.attempt)
+            return s.post({"sku": sku, "client_reference": send.reference})
+
+        def broken(send: Send) -> Any:
+            raise OSError("the portal is down")
+
+        def again(operation: str = "a", sku: str = "flour") -> Any:
+            try:
+                return unique.receipt(sku, operation_id=operation)
+            except Unsettled as error:
+                assert error.kind in ("unknown", "in_progress")
+                return None
+
+        w.supplier.lose_reply()
+        receipt = w.until("settled", again)
+        # The reply of the first attempt was lost, and the record was there: it is the receipt, without a second send.
+        assert receipt.reference == "po_1" and receipt.result["client_reference"]
+        assert sends == [1] and len(w.supplier.effects) == 1
+        # Where the look-up says nothing either, the conflict of the next attempt leads to the record.
+        real, s.finds = s.finds, broken
+        w.supplier.lose_reply()
+        with pytest.raises(Unsettled) as caught:
+            unique("rice", operation_id="b")
+        assert caught.value.kind == "unknown"
+        s.finds = real
+        assert w.until("settled", lambda: again("b", "rice")).reference == "po_2"
+        assert sends == [1, 1, 2] and len(w.supplier.effects) == 2
 
 
 def test_the_server_is_restarted_meanwhile(w: World) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from . import _calls
@@ -23,7 +24,7 @@ from ._fingerprint import Arguments
 from ._json import encode
 from ._send import Send
 from ._settle import next_wait, settled
-from ._tool import Definition, of_error, of_found, of_return, without_result
+from ._tool import Definition, may_be_there, of_error, of_found, of_record, of_return, without_result
 from ._values import Operation, Receipt
 
 __all__ = ["attempt", "call", "outliving"]
@@ -133,6 +134,8 @@ async def attempt(
     except BaseException as raised:
         error = raised
         report = of_error(raised) if claim.mode == "send" else {"outcome": "unknown"}
+        if may_be_there(definition, claim, raised, report):
+            report = await _record(definition, claim, handle)
     # At the end of a loop every task is cancelled, this one too, and once: the report still goes out.
     return Ended(await keeper.report(report), error)
 
@@ -151,6 +154,17 @@ async def _act(
     except TypeError as error:
         raise NotSent(f"what is stored does not fit the parameters of {definition.name}: {error}") from error
     return of_return(definition, await definition.function(handle, **arguments))
+
+async def _record(definition: Definition, claim: Claim, handle: Send) -> dict[str, Any]:
+    """What the destination has under the reference that it may have refused as used."""
+    find = definition.recovery.find
+    if find is None:
+        return {"outcome": "unknown"}
+    try:
+        found = find(Send(replace(claim, mode="investigate"), handle.deadline))
+        return of_record(await found if inspect.isawaitable(found) else found)
+    except Exception:
+        return {"outcome": "unknown"}
 
 
 class _Keeper:

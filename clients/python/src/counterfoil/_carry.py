@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -22,7 +22,7 @@ from ._fingerprint import Arguments
 from ._json import encode
 from ._send import Send
 from ._settle import next_wait, receipt, settled
-from ._tool import Definition, of_error, of_found, of_return, without_result
+from ._tool import Definition, may_be_there, of_error, of_found, of_record, of_return, without_result
 from ._values import Operation, Receipt
 
 __all__ = ["Ended", "attempt", "call", "conclude", "lost_report"]
@@ -153,6 +153,8 @@ def attempt(
     except BaseException as raised:
         error = raised
         report = of_error(raised) if claim.mode == "send" else {"outcome": "unknown"}
+        if may_be_there(definition, claim, raised, report):
+            report = _record(definition, claim, handle)
     return Ended(keeper.report(report), error)
 
 
@@ -167,6 +169,16 @@ def _act(
     except TypeError as error:
         raise NotSent(f"what is stored does not fit the parameters of {definition.name}: {error}") from error
     return of_return(definition, definition.function(handle, **arguments))
+
+def _record(definition: Definition, claim: Claim, handle: Send) -> dict[str, Any]:
+    """What the destination has under the reference that it may have refused as used."""
+    find = definition.recovery.find
+    if find is None:
+        return {"outcome": "unknown"}
+    try:
+        return of_record(find(Send(replace(claim, mode="investigate"), handle.deadline)))
+    except Exception:
+        return {"outcome": "unknown"}
 
 
 class _Keeper(threading.Thread):

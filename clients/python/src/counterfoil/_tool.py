@@ -14,7 +14,7 @@ from ._fingerprint import Arguments
 from ._json import encode
 from ._recovery import Found, Recovery
 
-__all__ = ["Definition", "Guarded", "define", "dress", "of_error", "of_found", "of_return", "without_result"]
+__all__ = ["Definition", "Guarded", "define", "dress", "may_be_there", "of_error", "of_found", "of_record", "of_return", "without_result"]
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -185,6 +185,20 @@ def of_found(found: Any) -> dict[str, Any]:
     if records[0].result is not None:
         report["result"] = records[0].result
     return report
+
+
+def may_be_there(definition: Definition, claim: Claim, error: BaseException, report: Mapping[str, Any]) -> bool:
+    """Whether the destination may have refused a copy of what it already has: then the record is looked up at once."""
+    unique = definition.recovery.kind == "unique_reference" and claim.mode == "send"
+    return unique and isinstance(error, Exception) and report["outcome"] == "unknown"
+
+
+def of_record(found: Any) -> dict[str, Any]:
+    """The report where that look-up ended: one record proves success, and nothing else proves anything."""
+    report = of_found(found)
+    if report["outcome"] != "found" or report.pop("count") != 1:
+        return {"outcome": "unknown"}
+    return {**report, "outcome": "succeeded"}
 
 
 def without_result(report: Mapping[str, Any]) -> dict[str, Any]:
