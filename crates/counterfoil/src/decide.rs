@@ -15,6 +15,7 @@ use crate::recovery::HoldReason;
 use crate::safeguard::Safeguard;
 use crate::state::{Open, State, Waiting};
 use crate::time::Timestamp;
+use crate::waits::{self, Wait};
 
 /// How many credential refusals in a row pause a tool for their scope.
 pub const CREDENTIAL_REFUSALS: u32 = 3;
@@ -32,8 +33,11 @@ pub struct Context<'a> {
     pub paused: Option<PauseReason>,
     /// How long the tool was paused since the operation's first attempt.
     pub paused_for: Duration,
-    /// The operations that held a start of this one back, as they are now.
+    /// The operations that this one names, or that held a start of it back, and those that take its place, as they are
+    /// now.
     pub holders: &'a [Peer],
+    /// The operations with its subject.
+    pub about: &'a [Peer],
 }
 
 /// Why sends stand still.
@@ -46,6 +50,24 @@ pub enum PauseReason {
 }
 
 impl Context<'_> {
+    /// Whether another operation takes the place of this one: then it is never sent again, only looked up.
+    #[must_use]
+    pub fn replaced(&self, operation: &Operation) -> bool {
+        waits::live_replacement(operation.replaced_by.as_ref(), self.holders).is_some()
+    }
+
+    /// What must be settled before `operation` may start, beside the task guard.
+    #[must_use]
+    pub fn unsettled(&self, operation: &Operation) -> Vec<Wait<'_>> {
+        waits::unsettled(operation, self.holders, self.about)
+    }
+
+    /// The succeeded operation that an approval must name before `operation` may start.
+    #[must_use]
+    pub fn unacknowledged(&self, operation: &Operation) -> Option<Wait<'_>> {
+        waits::unacknowledged(operation, self.holders, self.about)
+    }
+
     /// Whether the declaration in force can establish what happened in another way than the stored one.
     fn kind_changed(&self) -> bool {
         self.current.is_some_and(|(_, current)| current.recovery.kind() != self.stored.recovery.kind())
@@ -121,7 +143,8 @@ pub fn plan(
 }
 
 /// [`send_rule`], and the memory of both declarations: where the kind changed, the stricter facts have none, but what
-/// went out under the stored one may still be forgotten at the destination.
+/// went out under the stored one may still be forgotten at the destination. What later operations were let past is never
+/// sent again.
 ///
 /// # Errors
 /// Why not.
@@ -142,7 +165,14 @@ pub fn send_allowed(
             return Err(HoldReason::WindowClosed);
         }
     }
-    send_rule(operation, facts, at)
+    send_rule(operation, facts, at)?;
+    if operation.released.is_some() {
+        return Err(HoldReason::Released);
+    }
+    if context.replaced(operation) {
+        return Err(HoldReason::Replaced);
+    }
+    Ok(())
 }
 
 /// Whether one more copy may be committed at `at` without any chance of a second effect.
@@ -268,6 +298,8 @@ pub fn candidate(operation: &Operation) -> Candidate<'_> {
         id: &operation.id,
         task: operation.task.as_ref(),
         distinct_from: &operation.distinct_from,
+        replaces: operation.replaces.as_ref(),
+        inherits: &operation.inherits,
         settled_since: (operation.started() && operation.unsettled() == 0).then_some(operation.created_at),
     }
 }
@@ -430,9 +462,17 @@ fn prepared_step(operation: &Operation, waiting: &Waiting, context: &Context<'_>
         let next = NextStep::because(Action::WaitForOperation, "action-unresolved");
         return NextStep { operation: Some(holder.id.clone()), ..next };
     }
+    if let Some(wait) = context.unsettled(operation).first() {
+        let next = NextStep::because(Action::WaitForOperation, wait.link.unsettled());
+        return NextStep { operation: Some(wait.peer.id.clone()), ..next };
+    }
     if let Some(holder) = holder_to_acknowledge(operation, context.holders) {
         let next = NextStep::because(Action::Approve, "holder-succeeded");
         return NextStep { operation: Some(holder.id.clone()), ..next };
+    }
+    if let Some(wait) = context.unacknowledged(operation) {
+        let next = NextStep::because(Action::Approve, wait.link.succeeded());
+        return NextStep { operation: Some(wait.peer.id.clone()), ..next };
     }
     match approval_need(operation, &context.facts(), current, context.now) {
         ApprovalNeed::No => {}
@@ -471,11 +511,22 @@ pub fn allowed_until(operation: &Operation, facts: &Tool) -> Option<Timestamp> {
 /// destination can move it.
 #[must_use]
 pub fn due_at(operation: &Operation, facts: &Tool) -> Option<Timestamp> {
-    let reminder = operation.remind_at.filter(|_| !operation.state.is_final());
-    [step_due_at(operation, facts), reminder].into_iter().flatten().min()
+    due_or_looked_at(operation, facts, None)
 }
 
-fn step_due_at(operation: &Operation, facts: &Tool) -> Option<Timestamp> {
+/// [`due_at`], for an operation whose standing wish waits for another one: whoever ends that one wakes it, and it is
+/// looked at again by itself at `look_again`.
+#[must_use]
+pub fn due_or_looked_at(
+    operation: &Operation,
+    facts: &Tool,
+    look_again: Option<Timestamp>,
+) -> Option<Timestamp> {
+    let reminder = operation.remind_at.filter(|_| !operation.state.is_final());
+    [step_due_at(operation, facts, look_again), reminder].into_iter().flatten().min()
+}
+
+fn step_due_at(operation: &Operation, facts: &Tool, look_again: Option<Timestamp>) -> Option<Timestamp> {
     match &operation.state {
         State::InProgress(claim) => Some(claim.lease_expires_at),
         State::Succeeded(_) | State::Rejected(_) => None,
@@ -508,7 +559,7 @@ fn step_due_at(operation: &Operation, facts: &Tool) -> Option<Timestamp> {
             let undecided = asks && operation.approval.is_none();
             // What a worker carries out waits in a queue of its own.
             let run = (operation.wish && !undecided && waiting.hold.is_none() && facts.worker().is_none())
-                .then(|| waiting.not_before.unwrap_or(operation.updated_at));
+                .then(|| look_again.or(waiting.not_before).unwrap_or(operation.updated_at));
             [expiry, lapse, run].into_iter().flatten().min()
         }
     }

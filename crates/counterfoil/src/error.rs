@@ -50,8 +50,8 @@ pub enum Refusal {
         /// Every operation that holds it back, newest first.
         blockers: Vec<Peer>,
     },
-    /// A start was held back by the guard.
-    #[error("another operation with the same action is not settled yet")]
+    /// A start was held back by the guard, or waits for a former proposal or for a subject.
+    #[error("another operation must be settled first")]
     BlockedByOperation {
         /// Every operation that holds it back, newest first.
         blockers: Vec<Peer>,
@@ -81,7 +81,7 @@ pub enum Refusal {
     #[error("the cursor is none of this list")]
     InvalidCursor,
     /// Another operation replaces that one already.
-    #[error("{by} replaces that operation already")]
+    #[error("{by} took that place already")]
     AlreadyReplaced {
         /// Which.
         by: OperationId,

@@ -21,12 +21,16 @@ pub struct Peer {
     pub unresolved: bool,
     /// Whether an approver let later operations pass.
     pub released: bool,
+    /// Whether more than one effect may exist, or an effect contradicts its state.
+    pub suspected: bool,
     /// When it was prepared.
     pub created_at: Timestamp,
     /// When its success was recorded.
     pub succeeded_at: Option<Timestamp>,
     /// Why it was rejected; not known of a tombstone.
     pub rejected_as: Option<RejectionCode>,
+    /// The proposal that it changes.
+    pub replaces: Option<OperationId>,
     /// The newest operation that replaces it.
     pub replaced_by: Option<OperationId>,
 }
@@ -92,12 +96,14 @@ impl From<&Operation> for Peer {
             },
             unresolved: operation.unresolved(),
             released: operation.released.is_some(),
+            suspected: operation.duplicate_suspected,
             created_at: operation.created_at,
             succeeded_at: operation.state.receipt().map(|receipt| receipt.recorded_at),
             rejected_as: match &operation.state {
                 State::Rejected(rejection) => Some(rejection.code),
                 State::Prepared(_) | State::InProgress(_) | State::Succeeded(_) | State::Unknown(_) => None,
             },
+            replaces: operation.replaces.clone(),
             replaced_by: operation.replaced_by.clone(),
         }
     }
@@ -112,6 +118,10 @@ pub struct Candidate<'a> {
     pub task: Option<&'a Task>,
     /// Operations that it was declared distinct from.
     pub distinct_from: &'a [Distinct],
+    /// The proposal that it changes.
+    pub replaces: Option<&'a OperationId>,
+    /// What that one still waited for.
+    pub inherits: &'a [OperationId],
     /// When it was prepared, if it has attempts that are all settled.
     pub settled_since: Option<Timestamp>,
 }
@@ -139,11 +149,39 @@ fn holds(candidate: Candidate<'_>, peer: &Peer) -> bool {
     if peer.id == *candidate.id || !peer.unresolved || peer.released {
         return false;
     }
-    let same_run = match (candidate.task, &peer.task) {
+    same_run(candidate, peer)
+        && !distinct(candidate, peer)
+        && !gives_way(candidate, peer)
+        && !waited_for(candidate, peer)
+}
+
+/// The peers with the same action, not final, that `candidate` passes without having been declared different from them:
+/// should one of these turn out to have worked, there may be two effects.
+#[must_use]
+pub fn overtaken<'a>(candidate: Candidate<'_>, peers: &'a [Peer]) -> Vec<&'a Peer> {
+    let passed = |peer: &&Peer| {
+        peer.id != *candidate.id
+            && !peer.stage.is_final()
+            && same_run(candidate, peer)
+            && !distinct(candidate, peer)
+            && !holds(candidate, peer)
+    };
+    peers.iter().filter(passed).collect()
+}
+
+/// Whether the two belong to one agent run, or either to none.
+fn same_run(candidate: Candidate<'_>, peer: &Peer) -> bool {
+    match (candidate.task, &peer.task) {
         (Some(one), Some(other)) => one == other,
         (None, _) | (_, None) => true,
-    };
-    same_run && !distinct(candidate, peer) && !gives_way(candidate, peer)
+    }
+}
+
+/// Whether the candidate waits for the peer anyway, as the proposal that it changes: that wait ends with a person's word
+/// where the peer worked. One that is rejected is no longer waited for, and a spent budget guards all the same.
+fn waited_for(candidate: Candidate<'_>, peer: &Peer) -> bool {
+    let named = candidate.replaces == Some(&peer.id) || candidate.inherits.contains(&peer.id);
+    named && peer.rejected_as != Some(RejectionCode::BudgetExhausted)
 }
 
 /// Whether the two were declared different. An agent's word holds only while the other one cannot have doubled what
@@ -176,16 +214,26 @@ mod tests {
             stage,
             unresolved: true,
             released: false,
+            suspected: false,
             created_at: Timestamp::from_millis(5),
             succeeded_at: None,
             rejected_as: None,
+            replaces: None,
             replaced_by: None,
         }
     }
 
     fn held(task: Option<&str>, distinct_from: &[Distinct], peers: &[Peer]) -> usize {
         let (id, task) = (OperationId::from_stored("me"), task.map(Task::from_stored));
-        blockers(Candidate { id: &id, task: task.as_ref(), distinct_from, settled_since: None }, peers).len()
+        let candidate = Candidate {
+            id: &id,
+            task: task.as_ref(),
+            distinct_from,
+            replaces: None,
+            inherits: &[],
+            settled_since: None,
+        };
+        blockers(candidate, peers).len()
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::caller::{Caller, Need};
 use crate::error::{Error, Refusal, StoreError};
 use crate::fingerprint::{Arguments, Fingerprint};
-use crate::id::{OperationId, Task, ToolName};
+use crate::id::{OperationId, Subject, Task, ToolName};
 use crate::operation::ResultBody;
 use crate::policy::Tool;
 use crate::random::{Random, SeededRandom};
@@ -63,6 +63,10 @@ pub struct NewOperation {
     pub arguments: Arguments,
     /// The agent run it belongs to.
     pub task: Option<Task>,
+    /// What it is about: of the operations with one subject only one may be started and unsettled.
+    pub subject: Option<Subject>,
+    /// The proposal that this one changes.
+    pub replaces: Option<OperationId>,
     /// Operations that this is deliberately distinct from.
     pub distinct_from: Vec<OperationId>,
     /// Who or what accepted the proposal: a JSON object of at most 1 KiB.
@@ -75,7 +79,17 @@ impl NewOperation {
     /// An action with nothing but its identity, kind and arguments.
     #[must_use]
     pub fn new(id: OperationId, tool: ToolName, arguments: Arguments) -> Self {
-        Self { id, tool, arguments, task: None, distinct_from: Vec::new(), accepted_by: None, execute: false }
+        Self {
+            id,
+            tool,
+            arguments,
+            task: None,
+            subject: None,
+            replaces: None,
+            distinct_from: Vec::new(),
+            accepted_by: None,
+            execute: false,
+        }
     }
 }
 
@@ -170,6 +184,8 @@ impl Ledger {
             arguments: new.arguments,
             fingerprint: std::sync::OnceLock::new(),
             task: new.task,
+            subject: new.subject,
+            replaces: new.replaces,
             distinct_from: new.distinct_from,
             accepted_by: new.accepted_by,
             execute: new.execute,

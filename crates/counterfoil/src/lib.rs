@@ -102,6 +102,7 @@ pub mod time;
 pub mod verbs;
 #[cfg(feature = "sqlite")]
 mod waiters;
+pub mod waits;
 
 pub use error::{Error, Refusal, StoreError};
 pub use fingerprint::{Arguments, Fingerprint};

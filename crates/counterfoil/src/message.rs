@@ -23,17 +23,28 @@ pub(crate) fn sentence(next: &NextStep, operation: &Operation) -> String {
         },
         Action::Wait => format!("In progress. Do not send it again; ask for operation {id}."),
         Action::Approve => match &next.operation {
-            Some(holder) => format!(
-                "Nothing was sent: operation {holder} did the same thing and succeeded. An approver must say that \
-                 {id} is wanted as well."
-            ),
+            Some(holder) => {
+                let what = match next.reason {
+                    Some("predecessor-succeeded") => "which was to be replaced, succeeded",
+                    Some("subject-succeeded") => "about the same subject succeeded meanwhile",
+                    Some(_) | None => "did the same thing and succeeded",
+                };
+                format!(
+                    "Nothing was sent: operation {holder} {what}. An approver must say that {id} is wanted as well."
+                )
+            }
             None => format!("Nothing was sent. Operation {id} waits for a person's approval."),
         },
         Action::Execute => format!("Prepared, nothing was sent. Execute operation {id} to run it."),
         Action::WaitForOperation => match &next.operation {
-            Some(holder) => format!(
-                "Nothing was sent: operation {holder} with the same action is not settled. Ask for {holder} first."
-            ),
+            Some(holder) => {
+                let what = match next.reason {
+                    Some("predecessor-unresolved") => "which is to be replaced",
+                    Some("subject-held") => "about the same subject",
+                    Some(_) | None => "with the same action",
+                };
+                format!("Nothing was sent: operation {holder} {what} is not settled. Ask for {holder} first.")
+            }
             None => format!("Nothing was sent. Operation {id} waits for another one."),
         },
         Action::Retry if next.reason == Some("paused") => {

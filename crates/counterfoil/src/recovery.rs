@@ -248,6 +248,10 @@ pub enum HoldReason {
     ApprovalExpired,
     /// The destination changed under the approval while an attempt may have worked.
     ApprovalVoid,
+    /// An approver let later operations pass: it is never sent again.
+    Released,
+    /// A changed proposal takes its place: it is never sent again.
+    Replaced,
 }
 
 impl HoldReason {
@@ -273,6 +277,8 @@ impl HoldReason {
             Self::RecoveryChanged => "recovery-changed",
             Self::ApprovalExpired => "approval-expired",
             Self::ApprovalVoid => "approval-void",
+            Self::Released => "released",
+            Self::Replaced => "replaced",
         }
     }
 }

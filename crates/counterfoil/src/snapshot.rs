@@ -12,7 +12,7 @@ use crate::error::Refusal;
 use crate::fingerprint::{Arguments, Fingerprint};
 use crate::guard::{Peer, Stage};
 use crate::id::{Account, OperationId, Principal, Subject, ToolName};
-use crate::operation::Operation;
+use crate::operation::{Distinct, Operation};
 use crate::policy::Tool;
 use crate::state::State;
 use crate::time::Timestamp;
@@ -63,8 +63,8 @@ pub struct Needs<'a> {
     pub peers: bool,
     /// Other operations that are named.
     pub named: &'a [OperationId],
-    /// Another operation that is needed whole: the one that is replaced.
-    pub whole: Option<&'a OperationId>,
+    /// The operation whose place is taken: it is needed whole, with what it waits for.
+    pub replaces: Option<&'a OperationId>,
     /// The subject to look for holders of, where the operation may not exist yet.
     pub subject: Option<&'a Subject>,
     /// The scope of the credential that a send would use. Where none is named, pauses and credential refusals are
@@ -87,7 +87,7 @@ impl<'a> Needs<'a> {
             arguments: None,
             peers: false,
             named: &[],
-            whole: None,
+            replaces: None,
             subject: None,
             scope: None,
             bucket: None,
@@ -125,6 +125,17 @@ pub struct Webhooks {
     pub this_one: bool,
 }
 
+/// The operation whose place is taken.
+#[derive(Clone, Debug)]
+pub struct Predecessor {
+    /// The operation.
+    pub operation: Operation,
+    /// The declaration that it was prepared under.
+    pub stored: Option<Arc<Tool>>,
+    /// Operations with its subject that hold it, or succeeded since it was prepared.
+    pub subject_peers: Vec<Peer>,
+}
+
 /// What a verb may look at: one consistent read inside the commit that it will be part of.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -143,8 +154,8 @@ pub struct Snapshot {
     pub named: Vec<Peer>,
     /// Operations with the same subject that hold it, or succeeded since this one was prepared.
     pub subject_peers: Vec<Peer>,
-    /// The operation that was needed whole.
-    pub whole: Option<Box<Operation>>,
+    /// The operation whose place is taken.
+    pub predecessor: Option<Box<Predecessor>>,
     /// Why sends of the tool stand still, under the scope in question.
     pub paused: Option<PauseReason>,
     /// How long the tool was paused since the operation's first attempt.
@@ -192,6 +203,18 @@ impl Snapshot {
         }
     }
 
+    /// The same, with another operation as it is from now on.
+    #[must_use]
+    pub(crate) fn with(&self, changed: Peer) -> Self {
+        let mut after = self.clone();
+        for peers in [&mut after.named, &mut after.peers, &mut after.subject_peers] {
+            for peer in peers.iter_mut().filter(|peer| peer.id == changed.id) {
+                *peer = changed.clone();
+            }
+        }
+        after
+    }
+
     /// What an ID that the ledger does not know is answered with.
     #[must_use]
     pub fn missing(&self) -> Refusal {
@@ -231,6 +254,7 @@ impl Snapshot {
             paused: self.paused,
             paused_for: self.paused_for,
             holders: &self.named,
+            about: &self.subject_peers,
         })
     }
 
@@ -334,7 +358,8 @@ pub struct Changes {
     pub operation: Option<Write>,
     /// What was seen, and what followed, oldest first.
     pub evidence: Vec<EvidenceDraft>,
-    /// Operations that were declared distinct from this one: the other side of the link, and its evidence.
+    /// What is noted on other operations: the other side of a declared difference, and who was overtaken. Written after
+    /// `others`.
     pub links: Vec<Link>,
     /// Other operations that change with it.
     pub others: Vec<Other>,
@@ -344,15 +369,15 @@ pub struct Changes {
     pub refusals: Option<RefusalCount>,
     /// A pause that begins.
     pub pause: Option<PauseDraft>,
+    /// When the operation is looked at again although nothing of it changed: its standing wish waits for another one.
+    pub look_again: Option<Timestamp>,
 }
 
-/// Another operation of the account that changes in the same commit.
+/// Another operation of the account that changes in the same commit: the one whose place is taken.
 #[derive(Clone, Debug)]
 pub struct Other {
     /// As it is from now on.
     pub operation: Box<Operation>,
-    /// The version that it was loaded with.
-    pub version: u64,
     /// Its evidence.
     pub evidence: Vec<EvidenceDraft>,
 }
@@ -414,15 +439,41 @@ impl Actor {
     }
 }
 
-/// The other side of a declared difference.
+/// What is noted on another operation.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// The named operation.
+    /// The other operation.
     pub id: OperationId,
-    /// Whether an approver said so.
-    pub by_approver: bool,
+    /// What.
+    pub noted: Noted,
     /// Its evidence.
     pub evidence: EvidenceDraft,
+}
+
+/// What may be noted on another operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// This one was declared distinct from it; `true` where an approver said so.
+    Distinct(bool),
+    /// This one was started past it.
+    Overtaken,
+}
+
+impl Noted {
+    /// Writes it down on `other`; `false` where that says nothing new.
+    #[must_use]
+    pub fn on(self, other: &mut Operation, from: &OperationId) -> bool {
+        match self {
+            Self::Distinct(by_approver) => {
+                match other.distinct_from.iter_mut().find(|distinct| distinct.id == *from) {
+                    Some(known) => known.by_approver |= by_approver,
+                    None => other.distinct_from.push(Distinct { id: from.clone(), by_approver }),
+                }
+                true
+            }
+            Self::Overtaken => !std::mem::replace(&mut other.overtaken, true),
+        }
+    }
 }
 
 /// A count of credential refusals.

@@ -16,6 +16,10 @@ mod identity;
 mod look_ups;
 #[path = "verbs/random.rs"]
 mod random;
+#[path = "verbs/replacements.rs"]
+mod replacements;
+#[path = "verbs/subjects.rs"]
+mod subjects;
 #[path = "verbs/support.rs"]
 mod support;
 #[path = "verbs/verdicts.rs"]

@@ -224,6 +224,8 @@ impl Episode {
             arguments,
             fingerprint: std::sync::OnceLock::new(),
             task: truth.task.clone(),
+            subject: None,
+            replaces: None,
             distinct_from: truth.distinct_from.clone(),
             accepted_by: None,
             execute: truth.execute,

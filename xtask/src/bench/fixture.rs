@@ -127,6 +127,8 @@ impl Orders {
             arguments,
             fingerprint,
             task: None,
+            subject: None,
+            replaces: None,
             distinct_from: Vec::new(),
             accepted_by: None,
             execute: true,

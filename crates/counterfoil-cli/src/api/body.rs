@@ -7,7 +7,8 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use counterfoil::executor::ClaimAsked;
 use counterfoil::fingerprint::ArgumentsError;
-use counterfoil::json::{self, Content, JsonError, JsonReason, Member, Node};
+use counterfoil::id::{NameError, Subject};
+use counterfoil::json::{self, Content, JsonError, JsonReason, Node};
 use counterfoil::verbs::{Verdict, Words};
 use counterfoil::{Arguments, Fingerprint, OperationId, Task, Timestamp, ToolName};
 use http::{HeaderMap, header};
@@ -34,9 +35,6 @@ const ACCEPTED_BY: usize = 1024;
 
 /// How many operations one may be declared distinct from.
 const DISTINCT: usize = 100;
-
-/// Members that decide a send and come with a later version: refused, never ignored.
-const LATER: [&str; 2] = ["subject", "replaces"];
 
 /// Reads a body that holds arguments.
 ///
@@ -158,6 +156,10 @@ pub(super) struct PutBody {
     pub(super) arguments: Arguments,
     /// The agent run it belongs to.
     pub(super) task: Option<Task>,
+    /// What it is about.
+    pub(super) subject: Option<Subject>,
+    /// The proposal that it changes.
+    pub(super) replaces: Option<OperationId>,
     /// Operations that this is deliberately distinct from.
     pub(super) distinct_from: Vec<OperationId>,
     /// Who or what accepted the proposal, as written.
@@ -185,6 +187,8 @@ impl PutBody {
                 "tool",
                 "arguments",
                 "task",
+                "subject",
+                "replaces",
                 "distinct_from",
                 "accepted_by",
                 "execute",
@@ -213,10 +217,16 @@ impl PutBody {
         if distinct_from.contains(id) {
             return Err(Problem::invalid("The member `distinct_from` names the operation itself."));
         }
+        let replaces = body.text("replaces")?.map(|text| member_id("replaces", text)).transpose()?;
+        if replaces.as_ref() == Some(id) {
+            return Err(Problem::invalid("The member `replaces` names the operation itself."));
+        }
         Ok(Self {
             tool,
             arguments: arguments.map_err(arguments_problem)?,
-            task: body.task("task", limits)?,
+            task: body.name("task", limits.task_bytes, Task::parse)?,
+            subject: body.name("subject", limits.subject_bytes, Subject::parse)?,
+            replaces,
             distinct_from,
             accepted_by: body.object("accepted_by", ACCEPTED_BY)?,
             // Whoever claims wants it to run.
@@ -442,11 +452,6 @@ fn member_id(name: &str, text: &str) -> Result<OperationId, Problem> {
     })
 }
 
-/// A member of a later version that is `null`, as typed clients write it.
-fn decides_nothing(member: &Member<'_>) -> bool {
-    LATER.contains(&member.name()) && *member.value().content() == Content::Null
-}
-
 /// The members of a body, all of them known.
 pub(super) struct Object<'n, 'a> {
     root: &'n Node<'a>,
@@ -471,16 +476,10 @@ impl<'n, 'a> Object<'n, 'a> {
 
     fn of(root: &'n Node<'a>, wrong: String, known: &[&str]) -> Result<Self, Problem> {
         let members = root.members().ok_or_else(|| Problem::invalid(wrong))?;
-        let Some(stranger) =
-            members.iter().find(|member| !known.contains(&member.name()) && !decides_nothing(member))
-        else {
+        let Some(stranger) = members.iter().find(|member| !known.contains(&member.name())) else {
             return Ok(Self { root });
         };
         let name = stranger.name();
-        if let Some(later) = LATER.iter().find(|later| **later == name) {
-            let detail = format!("The member `{later}` is not in this version.");
-            return Err(Problem::invalid(detail).hint("Leave it out; it would decide what is sent."));
-        }
         let hint = format!("Known members here: {}.", known.join(", "));
         Err(Problem::invalid(format!("There is an unknown member {}.", shown(name))).hint(hint))
     }
@@ -554,15 +553,18 @@ impl<'n, 'a> Object<'n, 'a> {
         wait.map(|wait| check_wait(wait, limits)).transpose()
     }
 
-    fn task(&self, name: &str, limits: &Limits) -> Result<Option<Task>, Problem> {
+    /// A text of the application that names something.
+    fn name<T>(
+        &self,
+        name: &str,
+        most: usize,
+        read: impl Fn(&str) -> Result<T, NameError>,
+    ) -> Result<Option<T>, Problem> {
         let Some(text) = self.text(name)? else { return Ok(None) };
-        if text.len() > limits.task_bytes {
-            return Err(Problem::invalid(format!(
-                "The member `{name}` is longer than {} bytes.",
-                limits.task_bytes
-            )));
+        if text.len() > most {
+            return Err(Problem::invalid(format!("The member `{name}` is longer than {most} bytes.")));
         }
-        Task::parse(text)
+        read(text)
             .map(Some)
             .map_err(|error| Problem::invalid(format!("The member `{name}` {}.", error.problem)))
     }
@@ -635,7 +637,10 @@ mod tests {
             (r#"{"tool":"t","arguments":{},"execute":"yes"}"#, "invalid-request"),
             (r#"{"tool":"t","arguments":{},"task":"anna@example.com"}"#, "invalid-request"),
             (r#"{"tool":"t","arguments":{},"distinct_from":["op-1"]}"#, "invalid-request"),
-            (r#"{"tool":"t","arguments":{},"subject":"s"}"#, "invalid-request"),
+            (r#"{"tool":"t","arguments":{},"subject":"anna@example.com"}"#, "invalid-request"),
+            (r#"{"tool":"t","arguments":{},"subject":""}"#, "invalid-request"),
+            (r#"{"tool":"t","arguments":{},"replaces":"op-1"}"#, "invalid-request"),
+            (r#"{"tool":"t","arguments":{},"replaces":["op-2"]}"#, "invalid-request"),
             (r#"[]"#, "invalid-request"),
             ("", "invalid-request"),
         ] {
@@ -648,6 +653,5 @@ mod tests {
         let refused = |body: &str| serde_json::to_string(&put(body).unwrap_err()).unwrap();
         assert!(refused(r#"{"tool":"t","arguments":{},"retries":3}"#).contains("`retries`"));
         assert!(!refused(r#"{"tool":"t","arguments":{},"<b>anna":3}"#).contains("anna"));
-        assert!(refused(r#"{"tool":"t","arguments":{},"replaces":"x"}"#).contains("not in this version"));
     }
 }

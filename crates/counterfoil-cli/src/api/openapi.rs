@@ -28,6 +28,10 @@ struct PrepareSchema {
     arguments: Value,
     /// The agent run or conversation, at most 255 bytes.
     task: Option<String>,
+    /// What it is about, at most 255 bytes: of the operations with one subject only one may be started and unsettled.
+    subject: Option<String>,
+    /// The operation whose place this changed proposal takes.
+    replaces: Option<String>,
     /// Operations that this is deliberately distinct from.
     distinct_from: Option<Vec<String>>,
     /// Who or what accepted the proposal, at most 1 KiB.
@@ -202,9 +206,11 @@ pub(super) const CALLS: &[Call] = &[
         problems: &[
             "invalid-arguments",
             "unknown-tool",
+            "unknown-operation",
             "action-unresolved",
             "not-a-worker-tool",
             "declaration-mismatch",
+            "already-replaced",
             "operation-id-reused",
             "ledger-restored",
         ],

@@ -40,6 +40,8 @@ pub(super) async fn put(State(app): State<App>, request: Request) -> Result<Resp
         tool: asked.tool,
         arguments: asked.arguments,
         task: asked.task,
+        subject: asked.subject,
+        replaces: asked.replaces,
         distinct_from: asked.distinct_from,
         accepted_by: asked.accepted_by,
         execute: asked.execute,

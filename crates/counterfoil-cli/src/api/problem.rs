@@ -216,13 +216,17 @@ impl Problem {
                 let what = match (tool, arguments) {
                     (true, _) => "for another tool",
                     (false, true) => "with other arguments",
-                    (false, false) => "with another distinct_from",
+                    (false, false) => "with another subject, replaces or distinct_from",
                 };
                 problem.0.detail = Cow::Owned(format!("{id} was prepared {what}."));
                 problem.0.differs = differs;
                 problem.names(id, stage)
             }
             Refusal::DistinctForbidden { id, stage } => problem.names(&id, stage),
+            Refusal::AlreadyReplaced { by } => {
+                problem.0.operation_id = Some(by);
+                problem
+            }
             Refusal::ActionUnresolved { blockers } | Refusal::BlockedByOperation { blockers } => {
                 problem.blocked_by(&blockers)
             }
@@ -248,7 +252,6 @@ impl Problem {
             | Refusal::ChangedMeanwhile
             | Refusal::StaleClaim
             | Refusal::Paused
-            | Refusal::AlreadyReplaced { .. }
             | Refusal::InProgress
             | Refusal::NotAWorkerTool
             | Refusal::DeclarationMismatch { .. }

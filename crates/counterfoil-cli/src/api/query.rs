@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use counterfoil::guard::Stage;
+use counterfoil::id::Subject;
 use counterfoil::store::Filter;
 use counterfoil::{Task, Timestamp, ToolName};
 use percent_encoding::percent_decode_str;
@@ -32,9 +33,6 @@ impl<'a> Query<'a> {
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decode(name)?, decode(value)?);
-            if name == "subject" {
-                return Err(Problem::invalid("The parameter `subject` is not in this version."));
-            }
             if !known.contains(&&*name) {
                 let hint = format!("Known parameters here: {}.", known.join(", "));
                 return Err(
@@ -146,6 +144,11 @@ impl<'a> Query<'a> {
             stage: state.transpose()?,
             tool: self.text("tool").map(ToolName::parse).transpose().map_err(|error| name("tool", error))?,
             task: self.text("task").map(Task::parse).transpose().map_err(|error| name("task", error))?,
+            subject: self
+                .text("subject")
+                .map(Subject::parse)
+                .transpose()
+                .map_err(|error| name("subject", error))?,
             held: self.flag("held")?,
             unresolved: self.flag("unresolved")?,
             reference: self.text("reference").map(str::to_owned),
@@ -159,10 +162,11 @@ impl<'a> Query<'a> {
 }
 
 /// The parameters of a list of operations.
-pub(super) const FILTERS: [&str; 11] = [
+pub(super) const FILTERS: [&str; 12] = [
     "state",
     "tool",
     "task",
+    "subject",
     "held",
     "unresolved",
     "reference",
@@ -207,7 +211,7 @@ mod tests {
             "limit=99999999999999999999",
             "sort=id",
             "state=unknown&state=unknown",
-            "subject=x",
+            "subject=anna%40example.com",
             "created_after=yesterday",
             "q=%ff",
             "tool=a%20b",

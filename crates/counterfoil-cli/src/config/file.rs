@@ -58,8 +58,8 @@ section! {
         result_bytes: Option<At<u64>>,
         /// Bytes of a task. Default and most 255.
         task_bytes: Option<At<u64>>,
-        /// Bytes of a subject.
-        subject_bytes: Option<Later>,
+        /// Bytes of a subject. Default and most 255.
+        subject_bytes: Option<At<u64>>,
         /// Levels of nesting in arguments; the object itself is the first. Default and most 64.
         depth: Option<At<u64>>,
         /// Items on one page of a list. Default and most 200.

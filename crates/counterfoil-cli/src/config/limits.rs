@@ -15,6 +15,8 @@ pub struct Limits {
     pub result_bytes: usize,
     /// Bytes of a task.
     pub task_bytes: usize,
+    /// Bytes of a subject.
+    pub subject_bytes: usize,
     /// Levels of nesting in arguments; the object itself is the first.
     pub depth: usize,
     /// Items on one page of a list.
@@ -32,6 +34,7 @@ impl Default for Limits {
             arguments_bytes: 256 * 1024,
             result_bytes: 1024 * 1024,
             task_bytes: 255,
+            subject_bytes: 255,
             depth: 64,
             list_page: 200,
             wait: Duration::from_secs(120),
@@ -65,6 +68,7 @@ impl Limits {
             ),
             result_bytes: read("result_bytes", section.result_bytes.as_ref(), most.result_bytes, 0),
             task_bytes: read("task_bytes", section.task_bytes.as_ref(), most.task_bytes, 1),
+            subject_bytes: read("subject_bytes", section.subject_bytes.as_ref(), most.subject_bytes, 1),
             depth: read("depth", section.depth.as_ref(), most.depth, 1),
             list_page: read("list_page", section.list_page.as_ref(), most.list_page, 1),
             wait: Duration::from_millis(read("wait_ms", section.wait_ms.as_ref(), 120_000, 0) as u64),

@@ -180,8 +180,9 @@ pub const CATALOGUE: &[Problem] = &[
         status: 409,
         title: "Another operation must be settled first",
         sent: Sent::No,
-        meaning: "A start was held back because another operation with the same action may have happened. It stays \
-                 prepared; `operations` lists what it waits for. Its standing wish has ended.",
+        meaning: "A start was held back because another operation, with the same action or subject or the proposal \
+                 that this one changes, may have happened. It stays prepared; `operations` lists what it waits for. Held \
+                 back by the same action, its standing wish has ended; otherwise a wish that stood before stands on.",
         hint: "Settle the named operation, then execute this one again under its own ID.",
     },
     Problem {
@@ -198,8 +199,8 @@ pub const CATALOGUE: &[Problem] = &[
         title: "Another operation replaces that one already",
         sent: Sent::No,
         meaning: "An operation has at most one live replacement. Two of them could both be sent once the original \
-                 turns out not to have happened.",
-        hint: "Replace the replacement: name the operation in `detail` in `replaces`.",
+                 turns out not to have happened. `operation_id` is the one that replaces it, or the newest in its line.",
+        hint: "Replace the replacement: name that operation in `replaces`.",
     },
     Problem {
         slug: "fingerprint-mismatch",

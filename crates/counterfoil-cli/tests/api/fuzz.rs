@@ -221,8 +221,18 @@ fn mutated(seed: &mut Seed, mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// A text that is JSON in its parts and wrong as a whole.
 fn structure(seed: &mut Seed) -> Vec<u8> {
-    const MEMBERS: [&str; 8] =
-        ["tool", "arguments", "task", "distinct_from", "accepted_by", "execute", "wait_ms", "dry_run"];
+    const MEMBERS: [&str; 10] = [
+        "tool",
+        "arguments",
+        "task",
+        "subject",
+        "replaces",
+        "distinct_from",
+        "accepted_by",
+        "execute",
+        "wait_ms",
+        "dry_run",
+    ];
     let junk = |seed: &mut Seed| -> Value {
         match seed.below(9) {
             0 => json!(-1),
@@ -249,8 +259,8 @@ fn structure(seed: &mut Seed) -> Vec<u8> {
         }
         5 => drop(object.insert(format!("extra_{}", seed.below(1000)), json!(1))),
         6 => {
-            let later = *seed.pick(&["subject", "replaces"]).unwrap();
-            object.insert(later.to_owned(), junk(seed));
+            let stranger = *seed.pick(&["replaced_by", "state"]).unwrap();
+            object.insert(stranger.to_owned(), junk(seed));
         }
         7 => {
             let deep = 64 + seed.below(80) as usize;

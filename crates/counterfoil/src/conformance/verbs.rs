@@ -10,8 +10,8 @@ use crate::id::{Account, FencingToken, OperationId, Principal, Task, ToolName};
 use crate::operation::{Attempt, Distinct, Operation};
 use crate::policy::Tool;
 use crate::snapshot::{
-    Actor, Changes, Decided, Declarations, EvidenceDraft, Existing, Link, Needs, PauseDraft, RefusalCount,
-    Snapshot, Verb, Write,
+    Actor, Changes, Decided, Declarations, EvidenceDraft, Existing, Link, Needs, Noted, PauseDraft,
+    RefusalCount, Snapshot, Verb, Write,
 };
 use crate::state::{State, Waiting};
 use crate::time::Timestamp;
@@ -84,7 +84,7 @@ impl Verb for Insert {
             arguments: Some(&self.arguments),
             peers: true,
             named: &self.distinct_from,
-            whole: None,
+            replaces: None,
             subject: None,
             scope: None,
             bucket: None,
@@ -146,7 +146,7 @@ impl Verb for Insert {
         };
         let links = self.distinct_from.iter().map(|id| Link {
             id: id.clone(),
-            by_approver: false,
+            noted: Noted::Distinct(false),
             evidence: note("distinct_declared"),
         });
         let changes = Changes {
@@ -271,7 +271,7 @@ impl Verb for Append {
             arguments: None,
             peers: true,
             named: &[],
-            whole: None,
+            replaces: None,
             subject: None,
             scope: self.scope.as_deref(),
             bucket: self.bucket.as_ref().map(|(name, _)| name.as_str()),

@@ -10,7 +10,7 @@ pub mod sqlite;
 use serde::{Deserialize, Serialize};
 
 use crate::guard::Stage;
-use crate::id::{Account, OperationId, Principal, Task, ToolName};
+use crate::id::{Account, OperationId, Principal, Subject, Task, ToolName};
 use crate::time::Timestamp;
 
 /// Which operations a list shows: every condition that is given must hold. Newest first.
@@ -22,6 +22,8 @@ pub struct Filter {
     pub tool: Option<ToolName>,
     /// Of this task.
     pub task: Option<Task>,
+    /// About this subject.
+    pub subject: Option<Subject>,
     /// Held for a person, or not.
     pub held: Option<bool>,
     /// Unresolved, or not.

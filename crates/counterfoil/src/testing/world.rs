@@ -8,13 +8,13 @@ use crate::backoff::BucketLevel;
 use crate::decide::{self, PauseReason};
 use crate::error::Refusal;
 use crate::guard::{self, Peer, Stage};
-use crate::id::{Account, OperationId, ToolName};
-use crate::operation::{Distinct, Operation};
+use crate::id::{Account, OperationId, Subject, ToolName};
+use crate::operation::Operation;
 use crate::policy::{Tool, stricter};
 use crate::safeguard::Safeguard;
 use crate::snapshot::{
-    Changes, Declarations, EvidenceDraft, Existing, Grave, Link, Needs, PauseDraft, Snapshot, Verb, View,
-    Webhooks, Write,
+    Changes, Declarations, EvidenceDraft, Existing, Grave, Link, Needs, PauseDraft, Predecessor, Snapshot,
+    Verb, View, Webhooks, Write,
 };
 use crate::time::Timestamp;
 
@@ -225,10 +225,11 @@ impl World {
             declared,
             peers: self.peers(needs, operation),
             named: self.named(needs, operation),
-            subject_peers: self.subject_peers(needs, operation),
-            whole: needs.whole.and_then(|id| {
-                self.operations.get(&(needs.account.clone(), id.clone())).cloned().map(Box::new)
-            }),
+            subject_peers: match operation {
+                Some(operation) => self.about(operation),
+                None => self.subject_peers(needs.account, needs.subject, self.now),
+            },
+            predecessor: self.predecessor(needs),
             paused: match (stopped, self.clock_in_doubt) {
                 (_, true) => Some(PauseReason::Clock),
                 (true, false) => Some(PauseReason::Paused),
@@ -278,13 +279,26 @@ impl World {
             .collect()
     }
 
-    fn subject_peers(&self, needs: &Needs<'_>, operation: Option<&Operation>) -> Vec<Peer> {
-        let subject = operation.and_then(|operation| operation.subject.as_ref()).or(needs.subject);
-        let Some(subject) = subject.filter(|_| needs.peers) else { return Vec::new() };
-        let since = operation.map_or(self.now, |operation| operation.created_at);
+    fn predecessor(&self, needs: &Needs<'_>) -> Option<Box<Predecessor>> {
+        let operation = self.operations.get(&(needs.account.clone(), needs.replaces?.clone()))?;
+        let stored = self.policies.get(&(operation.tool.clone(), operation.policy_version)).cloned();
+        let subject_peers = self.about(operation);
+        Some(Box::new(Predecessor { operation: operation.clone(), stored, subject_peers }))
+    }
+
+    /// The other operations with the subject of `operation` that hold it, or succeeded since it was prepared.
+    fn about(&self, operation: &Operation) -> Vec<Peer> {
+        let subject = operation.subject.as_ref();
+        let mut peers = self.subject_peers(&operation.account, subject, operation.created_at);
+        peers.retain(|peer| peer.id != operation.id);
+        peers
+    }
+
+    fn subject_peers(&self, account: &Account, subject: Option<&Subject>, since: Timestamp) -> Vec<Peer> {
+        let Some(subject) = subject else { return Vec::new() };
         self.operations
             .values()
-            .filter(|other| other.account == *needs.account && other.id != *needs.id)
+            .filter(|other| other.account == *account)
             .filter(|other| other.subject.as_ref() == Some(subject))
             .map(Peer::from)
             .filter(|peer| {
@@ -296,14 +310,22 @@ impl World {
 
     fn named(&self, needs: &Needs<'_>, operation: Option<&Operation>) -> Vec<Peer> {
         let mut ids: Vec<&OperationId> = needs.named.iter().collect();
-        if let Some(operation) = operation {
+        let replaced =
+            needs.replaces.and_then(|id| self.operations.get(&(needs.account.clone(), id.clone())));
+        for operation in [operation, replaced].into_iter().flatten() {
             ids.extend(&operation.blocked_by);
             ids.extend(operation.distinct_from.iter().map(|distinct| &distinct.id));
             ids.extend(&operation.replaces);
             ids.extend(&operation.inherits);
             ids.extend(&operation.replaced_by);
         }
-        ids.extend(needs.whole);
+        ids.extend(needs.replaces);
+        let mut parent = replaced.and_then(|replaced| replaced.replaces.as_ref());
+        while let Some(id) = parent {
+            ids.push(id);
+            let found = self.operations.get(&(needs.account.clone(), id.clone()));
+            parent = found.and_then(|found| found.replaces.as_ref());
+        }
         ids.sort();
         ids.dedup();
         let mut named: Vec<Peer> = ids.into_iter().filter_map(|id| self.peer(needs.account, id)).collect();
@@ -345,7 +367,7 @@ impl World {
     }
 
     fn apply(&mut self, key: Key, changes: Changes) {
-        let Changes { operation, evidence, links, others, bucket, refusals, pause } = changes;
+        let Changes { operation, evidence, links, others, bucket, refusals, pause, look_again: _ } = changes;
         assert!(operation.is_some() || evidence.is_empty(), "evidence without its operation");
         match operation {
             Some(Write::Insert(row)) => {
@@ -365,21 +387,20 @@ impl World {
         }
         self.evidence
             .extend(evidence.into_iter().map(|evidence| Told { operation: key.1.clone(), evidence }));
-        for link in links {
-            self.link(&key, link);
-        }
         for other in others {
             let id = other.operation.id.clone();
-            let mut row = *other.operation;
-            row.version = other.version + other.evidence.len() as u64;
-            row.updated_at = self.now;
+            let (row, grown) = (*other.operation, other.evidence.len() as u64);
+            let version = row.version;
             let old = self.operations.insert((key.0.clone(), id.clone()), row);
             assert!(
-                old.is_some_and(|old| old.version == other.version),
+                old.is_some_and(|old| old.version + grown == version),
                 "another operation changed meanwhile"
             );
             let told = |evidence| Told { operation: id.clone(), evidence };
             self.evidence.extend(other.evidence.into_iter().map(told));
+        }
+        for link in links {
+            self.link(&key, link);
         }
         self.buckets.extend(bucket);
         self.refusals.extend(refusals.map(|count| ((count.tool, count.scope), count.count)));
@@ -388,10 +409,12 @@ impl World {
         }
     }
 
-    /// The other side of a declared difference.
+    /// What is noted on another operation.
     fn link(&mut self, from: &Key, link: Link) {
         let Some(other) = self.operations.get_mut(&(from.0.clone(), link.id.clone())) else { return };
-        other.distinct_from.push(Distinct { id: from.1.clone(), by_approver: link.by_approver });
+        if !link.noted.on(other, &from.1) {
+            return;
+        }
         other.version += 1;
         other.updated_at = self.now;
         self.evidence.push(Told { operation: link.id, evidence: link.evidence });

@@ -184,14 +184,15 @@ impl TakeClaim {
         draft.operation.wish = true;
         let begun = begin(&mut draft, snapshot, context, &offer, self.random)?;
         match &begun {
-            // Held back: the guard ended the wish.
-            Begun::Blocked(_) => {}
+            // Held back: the guard may have ended the wish.
+            Begun::Blocked(_) => draft.operation.wish = draft.operation.wish && wished,
             Begun::Started(_) | Begun::NotNow | Begun::Rebuild => {
                 draft.operation.wish = wished && !draft.operation.state.is_final();
             }
         }
         let looks = begun == Begun::NotNow && self.look_up(&mut draft, context)?;
         let (operation, mut changes) = draft.into_changes();
+        changes.look_again = super::pass::look_again(&operation, context);
         match begun {
             Begun::Started(_) => {
                 changes.bucket = spend(&offer, snapshot, &context.facts());

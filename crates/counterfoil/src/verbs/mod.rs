@@ -19,7 +19,7 @@ pub use approval::{Approve, Deny, Withdraw};
 pub use claim::{Claimed, Granted, LONGEST_LEASE, Mode, SHORTEST_LEASE, TakeClaim};
 pub use look_up::{Investigate, Investigated, LookUpReport, Question};
 pub use on_demand::{Asked, LookUpNow};
-pub use pass::{Passed, Tick};
+pub use pass::{LOOK_AGAIN, Passed, Tick};
 pub use prepare::{Prepare, PrepareReply};
 pub use report::{Renew, Report, ReportReply};
 pub use start::{Begun, ByWorker, Offer, Start, StartReply};

@@ -1,6 +1,7 @@
 //! What time alone does to an operation: leases, approvals and budgets run out, and what is open is planned anew.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -9,12 +10,16 @@ use crate::backoff::Spent;
 use crate::decide::{self, Context, Plan};
 use crate::error::Refusal;
 use crate::id::{Account, OperationId};
-use crate::operation::{AttemptOutcome, RejectionCode};
+use crate::operation::{AttemptOutcome, Operation, RejectionCode};
 use crate::policy::Tool;
 use crate::recovery::HoldReason;
 use crate::safeguard::Safeguard;
 use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb, View};
 use crate::state::{AfterSettled, Event, Open, State, Waiting};
+use crate::time::Timestamp;
+
+/// How long a standing wish that waits for another operation is left alone where nobody wakes it.
+pub const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Lets the time that has passed take effect on one operation.
 #[derive(Clone, Debug)]
@@ -54,9 +59,22 @@ impl Verb for Tick {
         let mut draft = Draft::of(operation, snapshot.now);
         pass(&mut draft, &snapshot.context(&operation.tool)?, self.random)?;
         let changed = draft.changed();
-        let (operation, changes) = draft.into_changes();
+        let context = snapshot.context(&operation.tool)?;
+        let (operation, mut changes) = draft.into_changes();
+        changes.look_again = look_again(&operation, &context);
         Ok(Decided { changes, reply: Passed { view: snapshot.view_of(operation)?, changed } })
     }
+}
+
+/// When a standing wish that waits for another operation is looked at again. Whoever ends that one wakes it: this is for
+/// what nobody wakes.
+pub(super) fn look_again(operation: &Operation, context: &Context<'_>) -> Option<Timestamp> {
+    let stands = match operation.state {
+        State::Prepared(_) => operation.wish,
+        State::InProgress(_) | State::Unknown(_) | State::Succeeded(_) | State::Rejected(_) => false,
+    };
+    let waits = || !context.unsettled(operation).is_empty() || context.unacknowledged(operation).is_some();
+    (stands && waits()).then(|| context.now.plus(LOOK_AGAIN))
 }
 
 /// One pass over the draft.
@@ -88,7 +106,9 @@ pub(super) fn pass(draft: &mut Draft, context: &Context<'_>, random: u64) -> Res
             // What is held waits for a person alone, unless look-ups go on.
             let held = open.hold.is_some() && open.not_before.is_none();
             let sends = open.hold.is_none() && may_send_now(draft, context, &facts);
-            if open.closed.is_some() || held || !due || sends {
+            // What took its place came to nothing.
+            let free = open.hold == Some(HoldReason::Replaced) && !context.replaced(&draft.operation);
+            if open.closed.is_some() || ((held || !due || sends) && !free) {
                 return Ok(());
             }
             // A look-up that is due stays due until it was made.
@@ -100,6 +120,7 @@ pub(super) fn pass(draft: &mut Draft, context: &Context<'_>, random: u64) -> Res
             }
             replan(draft, context, &facts, None, random)
         }
+        State::Prepared(_) if context.replaced(&draft.operation) => give_place(draft, context, &facts),
         State::Prepared(_) => lapse(draft, context, &facts),
     }
 }
@@ -165,6 +186,9 @@ pub(super) fn after_settled(
     random: u64,
 ) -> AfterSettled {
     let over = || AfterSettled::Over(rejection(RejectionCode::BudgetExhausted, context.now));
+    if context.replaced(&draft.operation) {
+        return AfterSettled::Over(rejection(RejectionCode::Replaced, context.now));
+    }
     let closed = match &draft.operation.state {
         State::Unknown(Open { closed, .. }) => closed.is_some(),
         State::Prepared(_) | State::InProgress(_) | State::Succeeded(_) | State::Rejected(_) => false,
@@ -189,6 +213,17 @@ fn all_settled(draft: &mut Draft, context: &Context<'_>, facts: &Tool, random: u
     draft.finish(facts.retention);
     let data = state_data(&draft.operation);
     draft.note("all_settled", Actor::Rule, data);
+    Ok(())
+}
+
+/// A prepared operation that was flagged when its place was taken, and is no longer, ends as any other would have then.
+fn give_place(draft: &mut Draft, context: &Context<'_>, facts: &Tool) -> Result<(), Refusal> {
+    if draft.operation.duplicate_suspected {
+        return Ok(());
+    }
+    draft.apply(&Event::Replaced(rejection(RejectionCode::Replaced, context.now)), None)?;
+    draft.finish(facts.retention);
+    draft.note("replaced", Actor::Rule, state_data(&draft.operation));
     Ok(())
 }
 

@@ -4,23 +4,27 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::json;
 
-use super::draft::Draft;
+use super::draft::{Draft, rejection};
 use super::start::{Begun, Offer, begin, spend};
 use crate::caller::{Caller, Need};
+use crate::decide;
 use crate::error::Refusal;
 use crate::fingerprint::{Arguments, Fingerprint};
-use crate::guard::{self, Candidate, Peer, Stage};
-use crate::id::{Account, FencingToken, OperationId, Task, ToolName};
+use crate::guard::{self, Peer, Stage};
+use crate::id::{Account, FencingToken, OperationId, Subject, Task, ToolName};
 use crate::keys::KeyFormat;
-use crate::operation::{Distinct, Operation};
+use crate::operation::{Distinct, Operation, RejectionCode};
 use crate::pointer::Pointer;
 use crate::policy::Tool;
 use crate::recovery::Recovery;
 use crate::safeguard::Safeguard;
 use crate::snapshot::{
-    Actor, Changes, Decided, Declarations, EvidenceDraft, Existing, Link, Needs, Snapshot, Verb, View,
+    Actor, Changes, Decided, Declarations, EvidenceDraft, Existing, Link, Needs, Noted, Other, Predecessor,
+    Snapshot, Verb, View,
 };
-use crate::state::{State, Waiting};
+use crate::state::{AfterSettled, Event, State, Waiting};
+use crate::time::Timestamp;
+use crate::waits::{self, LONGEST_LINE, Taken};
 
 /// Prepares an operation, or finds the one that the ID already names.
 #[derive(Clone, Debug)]
@@ -37,6 +41,10 @@ pub struct Prepare {
     pub fingerprint: OnceLock<Fingerprint>,
     /// The agent run it belongs to.
     pub task: Option<Task>,
+    /// What it is about: one started, unsettled operation at a time.
+    pub subject: Option<Subject>,
+    /// The proposal that this one changes.
+    pub replaces: Option<OperationId>,
     /// Operations that this is deliberately distinct from.
     pub distinct_from: Vec<OperationId>,
     /// Who or what accepted the proposal: a JSON object of at most 1 KiB.
@@ -109,6 +117,12 @@ impl Prepare {
     /// `volatile` does not refuse an honest retry.
     fn same_intent(&self, snapshot: &Snapshot, operation: &Operation) -> Result<(), Refusal> {
         let mut differs = self.differing_arguments(snapshot, operation);
+        if self.subject != operation.subject {
+            differs.push("subject".to_owned());
+        }
+        if self.replaces != operation.replaces {
+            differs.push("replaces".to_owned());
+        }
         if sorted(&self.distinct_from) != sorted(&operation.distinct_declared) {
             differs.push("distinct_from".to_owned());
         }
@@ -171,7 +185,56 @@ impl Prepare {
             .collect()
     }
 
-    fn create(&self, snapshot: &Snapshot) -> Result<Decided<PrepareReply>, Refusal> {
+    /// The operation whose place is taken. Whoever may not use its tool may not end it either.
+    fn predecessor<'s>(&self, snapshot: &'s Snapshot) -> Result<Option<&'s Predecessor>, Refusal> {
+        if self.replaces.is_none() {
+            return Ok(None);
+        }
+        // One that is past its retention cannot be marked as replaced.
+        let kept = |end: Option<Timestamp>| end.is_none_or(|end| snapshot.now < end);
+        let found = snapshot.predecessor.as_deref();
+        let found = found.filter(|found| kept(found.operation.receipt_expires_at));
+        let found = found.ok_or_else(|| snapshot.missing())?;
+        self.caller.may_use(&found.operation.tool)?;
+        match waits::may_be_replaced(&found.operation, &snapshot.named) {
+            Ok(()) => Ok(Some(found)),
+            Err(Taken::By(by)) => Err(Refusal::AlreadyReplaced { by }),
+            Err(Taken::TooLong) => Err(Refusal::InvalidArguments(format!(
+                "more than {LONGEST_LINE} changed proposals follow each other"
+            ))),
+        }
+    }
+
+    /// What becomes of the operation whose place is taken: one that never started, or of which every attempt is settled,
+    /// ends here; any other one is never sent again.
+    fn take_place(&self, found: &Predecessor, snapshot: &Snapshot) -> Result<Other, Refusal> {
+        let mut other = Draft::of(&found.operation, snapshot.now);
+        other.operation.replaced_by = Some(self.id.clone());
+        let ended = rejection(RejectionCode::Replaced, snapshot.now);
+        let open = found.operation.unsettled() == 0 && !found.operation.duplicate_suspected;
+        let event = match found.operation.state {
+            State::Prepared(_) if open => Some(Event::Replaced(ended)),
+            State::Unknown(_) if open => Some(Event::AllSettled(AfterSettled::Over(ended))),
+            State::Prepared(_)
+            | State::Unknown(_)
+            | State::InProgress(_)
+            | State::Succeeded(_)
+            | State::Rejected(_) => None,
+        };
+        if let Some(event) = event {
+            let declared = snapshot.declared.get(&found.operation.tool).map(|(_, tool)| tool);
+            let tool = found.stored.as_ref().or(declared).ok_or(Refusal::UnknownTool)?;
+            other.apply(&event, None)?;
+            other.finish(tool.retention);
+        }
+        let data = json!({ "by": self.id.as_str(), "state": other.operation.state.label() });
+        other.note("replaced", Actor::Caller(self.caller.principal.clone()), data);
+        let (operation, changes) = other.into_changes();
+        Ok(Other { operation: Box::new(operation), evidence: changes.evidence })
+    }
+
+    /// What the new operation sees, once the place is taken.
+    fn create(&self, snapshot: &Snapshot) -> Result<(Decided<PrepareReply>, Option<Snapshot>), Refusal> {
         self.caller.may_use(&self.tool)?;
         let (version, tool) = self.declared.get(&self.tool).ok_or(Refusal::UnknownTool)?;
         if !tool.serves(&self.caller.account) {
@@ -190,19 +253,19 @@ impl Prepare {
             return Err(Refusal::LedgerRestored);
         }
         let distinct_from = self.distinct(snapshot)?;
-        let candidate = Candidate {
-            id: &self.id,
-            task: self.task.as_ref(),
-            distinct_from: &distinct_from,
-            settled_since: None,
-        };
-        let blockers = guard::blockers(candidate, &snapshot.peers);
+        let predecessor = self.predecessor(snapshot)?;
+        let mut operation = self.operation(version, distinct_from, snapshot);
+        if let Some(found) = predecessor {
+            operation.inherits = waits::inherited(&found.operation, &snapshot.named, &found.subject_peers);
+        }
+        let blockers = guard::blockers(decide::candidate(&operation), &snapshot.peers);
         if !blockers.is_empty() && Safeguard::TaskGuardAtPrepare.stands() {
             return Err(Refusal::ActionUnresolved { blockers: blockers.into_iter().cloned().collect() });
         }
-        let operation = self.operation(version, distinct_from, snapshot);
+        let replaced = predecessor.map(|found| self.take_place(found, snapshot)).transpose()?;
+        let seen = replaced.as_ref().map(|other| snapshot.with(Peer::from(&*other.operation)));
+        let snapshot = seen.as_ref().unwrap_or(snapshot);
         let context = snapshot.context(&self.tool)?;
-        let mut draft = Draft::new(operation, snapshot.now);
         let by = Actor::Caller(self.caller.principal.clone());
         let data = json!({
             "tool": self.tool.as_str(),
@@ -210,14 +273,18 @@ impl Prepare {
             "arguments_digest": digest(self.arguments.as_str()),
             "policy_version": version,
             "execute": self.execute,
+            "replaces": self.replaces.as_ref().map(OperationId::as_str),
+            "inherits": operation.inherits.iter().map(OperationId::as_str).collect::<Vec<_>>(),
         });
+        let mut draft = Draft::new(operation, snapshot.now);
         draft.note("prepared", by.clone(), data);
+        draft.changes.others.extend(replaced);
         for other in &self.distinct_from {
             let data = json!({ "operation": self.id.as_str(), "by_approver": self.caller.roles.approver });
             let evidence = EvidenceDraft { kind: "distinct", by: by.clone(), data };
             draft.changes.links.push(Link {
                 id: other.clone(),
-                by_approver: self.caller.roles.approver,
+                noted: Noted::Distinct(self.caller.roles.approver),
                 evidence,
             });
         }
@@ -230,7 +297,7 @@ impl Prepare {
             changes.bucket = spend(offer, snapshot, &context.facts());
         }
         let view = snapshot.view_of(operation)?;
-        Ok(Decided { changes, reply: PrepareReply { view, created: true, begun } })
+        Ok((Decided { changes, reply: PrepareReply { view, created: true, begun } }, seen))
     }
 
     /// Whether the worker that prepares in order to claim could be given the claim: a refusal stores nothing.
@@ -260,8 +327,8 @@ impl Prepare {
             fingerprint: self.print(),
             action: self.action(),
             task: self.task.clone(),
-            subject: None,
-            replaces: None,
+            subject: self.subject.clone(),
+            replaces: self.replaces.clone(),
             inherits: Vec::new(),
             replaced_by: None,
             overtaken: false,
@@ -306,8 +373,8 @@ impl Verb for Prepare {
             arguments: Some(&self.arguments),
             peers: true,
             named: &self.distinct_from,
-            whole: None,
-            subject: None,
+            replaces: self.replaces.as_ref(),
+            subject: self.subject.as_ref(),
             scope: self.offer.as_ref().and_then(|offer| offer.scope.as_deref()),
             bucket: self.offer.as_ref().and_then(|offer| offer.bucket.as_deref()),
             event: None,
@@ -323,10 +390,20 @@ impl Verb for Prepare {
     }
 
     fn decide(&self, snapshot: &Snapshot) -> Result<Decided<PrepareReply>, Refusal> {
+        Ok(self.decide_and_see(snapshot)?.0)
+    }
+}
+
+impl Prepare {
+    /// The decision, and what its operation sees where the decision itself changed that.
+    pub(super) fn decide_and_see(
+        &self,
+        snapshot: &Snapshot,
+    ) -> Result<(Decided<PrepareReply>, Option<Snapshot>), Refusal> {
         self.caller.needs(Need::Agent)?;
-        let mut decided = match &snapshot.existing {
+        let (mut decided, seen) = match &snapshot.existing {
             Existing::Nothing => self.create(snapshot),
-            Existing::Operation(operation) => self.existing(snapshot, operation),
+            Existing::Operation(operation) => Ok((self.existing(snapshot, operation)?, None)),
             Existing::Tombstone(_) if !Safeguard::Tombstone.stands() => self.create(snapshot),
             Existing::Tombstone(grave) => {
                 self.caller.may_use(&grave.tool)?;
@@ -337,7 +414,7 @@ impl Verb for Prepare {
         if self.dry_run {
             decided.changes = Changes::default();
         }
-        Ok(decided)
+        Ok((decided, seen))
     }
 }
 

@@ -185,10 +185,16 @@ impl Report {
                 let after = after_settled(draft, context, &facts, self.finding.retry_after, self.random);
                 Event::EndedWithoutEffect(after)
             }
-            Meaning::Rejected => Event::Refused(Rejection {
-                detail: self.finding.reason.clone(),
-                ..rejection(RejectionCode::DestinationRejected, context.now)
-            }),
+            Meaning::Rejected => {
+                let code = match context.replaced(&draft.operation) {
+                    true => RejectionCode::Replaced,
+                    false => RejectionCode::DestinationRejected,
+                };
+                Event::Refused(Rejection {
+                    detail: self.finding.reason.clone(),
+                    ..rejection(code, context.now)
+                })
+            }
             Meaning::DuplicateOfOurs if !Safeguard::ConflictMeansLookUp.stands() => {
                 Event::Refused(rejection(RejectionCode::DestinationRejected, context.now))
             }

@@ -19,9 +19,12 @@ use crate::operation::{Attempt, AttemptOutcome, Claim};
 use crate::policy::Tool;
 use crate::recovery::HoldReason;
 use crate::safeguard::Safeguard;
-use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb, View};
+use crate::snapshot::{
+    Actor, Decided, Declarations, EvidenceDraft, Link, Needs, Noted, Snapshot, Verb, View,
+};
 use crate::state::{Event, Open, State, Waiting};
 use crate::stated::Stated;
+use crate::waits::Wait;
 
 /// A sender that stands ready: what it would send, fixed before the attempt is recorded.
 #[derive(Clone, Debug)]
@@ -86,7 +89,7 @@ pub enum Begun {
     Started(u32),
     /// Not now; the operation's `next` says what it waits for.
     NotNow,
-    /// The guard held it back.
+    /// The task guard held it back, or it waits for a former proposal or for a subject.
     Blocked(Vec<Peer>),
     /// The request was made from another declaration than the stored one: make it anew.
     Rebuild,
@@ -153,8 +156,14 @@ impl Start {
             let needed = decide::approval_need(operation, &facts, current, context.now) != ApprovalNeed::No;
             // An approval that ran out ends the operation in the pass below; then there is nothing to ask for.
             let over = operation.approval.as_ref().is_some_and(|given| context.now >= given.expires_at);
-            if holder.is_some() || (needed && !over) {
+            let word = holder.is_some() || context.unacknowledged(operation).is_some();
+            if word || (needed && !over) {
                 return Err(Refusal::ApprovalRequired);
+            }
+            // A wish that stands already goes on waiting.
+            let waits = context.unsettled(operation);
+            if !waits.is_empty() {
+                return Err(Refusal::BlockedByOperation { blockers: peers(&waits) });
             }
         }
         if !operation.wish {
@@ -210,7 +219,9 @@ pub(super) fn begin(
     let due = not_before.is_none_or(|at| context.now >= at);
     let unpaused = Context { paused: None, ..context.clone() };
     let context = if Safeguard::PauseAtStart.stands() { context } else { &unpaused };
-    if context.paused.is_some() || operation.duplicate_suspected || operation.released.is_some() || !due {
+    let passed = operation.released.is_some() || context.replaced(operation);
+    // What later ones were let past is planned anew here, and only looked up.
+    if context.paused.is_some() || operation.duplicate_suspected || (passed && !repeat) || !due {
         return Ok(Begun::NotNow);
     }
     if repeat && look_up_due(draft, context, &facts, random) {
@@ -241,7 +252,38 @@ pub(super) fn begin(
     {
         return defer(draft, at, repeat);
     }
+    if !repeat {
+        overtake(draft, snapshot);
+    }
     record(draft, context, &asked, offer)
+}
+
+/// Notes on whatever this start passes, and what may still turn out to have worked, that there may then be two effects.
+pub(super) fn overtake(draft: &mut Draft, snapshot: &Snapshot) {
+    let operation = &draft.operation;
+    let same = guard::overtaken(decide::candidate(operation), &snapshot.peers);
+    let named = snapshot.named.iter().filter(|peer| {
+        operation.replaces.as_ref() == Some(&peer.id) || operation.inherits.contains(&peer.id)
+    });
+    let mut passed: Vec<&OperationId> = same
+        .into_iter()
+        .chain(named)
+        .chain(&snapshot.subject_peers)
+        .filter(|peer| !peer.stage.is_final())
+        .map(|peer| &peer.id)
+        .collect();
+    passed.sort();
+    passed.dedup();
+    for id in passed {
+        let data = json!({ "operation": operation.id.as_str() });
+        let evidence = EvidenceDraft { kind: "overtaken", by: Actor::Rule, data };
+        draft.changes.links.push(Link { id: id.clone(), noted: Noted::Overtaken, evidence });
+    }
+}
+
+/// The operations that are waited for.
+pub(super) fn peers(waits: &[Wait<'_>]) -> Vec<Peer> {
+    waits.iter().map(|wait| wait.peer.clone()).collect()
 }
 
 /// The facts with the lease that the sender asks for.
@@ -286,15 +328,13 @@ fn changed_request(draft: &Draft, context: &Context<'_>, offer: &Offer) -> Optio
     }
 }
 
-/// The task guard at a start. What it holds back is recorded on the operation and ends its wish.
+/// The task guard at a start, and whatever else the operation waits for. What the guard holds back is recorded on the
+/// operation and ends its wish; a wish that waits for a former proposal or for a subject stands on.
 pub(super) fn held_back(draft: &mut Draft, snapshot: &Snapshot, context: &Context<'_>) -> Option<Begun> {
-    if !Safeguard::TaskGuardAtStart.stands() {
-        return None;
-    }
     let operation = &draft.operation;
     let blockers: Vec<Peer> =
         guard::blockers(decide::candidate(operation), &snapshot.peers).into_iter().cloned().collect();
-    if !blockers.is_empty() {
+    if !blockers.is_empty() && Safeguard::TaskGuardAtStart.stands() {
         let new: Vec<OperationId> = blockers
             .iter()
             .map(|peer| peer.id.clone())
@@ -308,7 +348,13 @@ pub(super) fn held_back(draft: &mut Draft, snapshot: &Snapshot, context: &Contex
         }
         return Some(Begun::Blocked(blockers));
     }
-    decide::holder_to_acknowledge(operation, context.holders).map(|_| Begun::NotNow)
+    let waits = context.unsettled(operation);
+    if !waits.is_empty() {
+        return Some(Begun::Blocked(peers(&waits)));
+    }
+    let word = decide::holder_to_acknowledge(operation, context.holders).is_some()
+        || context.unacknowledged(operation).is_some();
+    word.then_some(Begun::NotNow)
 }
 
 fn hold(draft: &mut Draft, reason: HoldReason) -> Result<Begun, Refusal> {

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::draft::Draft;
 use super::prepare::Prepare;
-use super::start::{Begun, Offer, held_back, record};
-use crate::decide::{self, ApprovalNeed, Context};
+use super::start::{Begun, Offer, held_back, overtake, record};
+use crate::decide::{self, Action, ApprovalNeed, Context};
 use crate::error::Refusal;
 use crate::id::{OperationId, WorkerName};
 use crate::operation::{AttemptOutcome, Receipt, ReceiptSource, ResultBody};
@@ -50,7 +50,8 @@ impl Verb for Enter {
                 "this tool is not carried out in a transaction".to_owned(),
             ));
         }
-        let prepared = self.0.decide(snapshot)?;
+        let (prepared, seen) = self.0.decide_and_see(snapshot)?;
+        let snapshot = seen.as_ref().unwrap_or(snapshot);
         let view = prepared.reply.view;
         match &view.operation.state {
             State::Succeeded(_) => Ok(Decided { changes: prepared.changes, reply: Entered::Replay(view) }),
@@ -79,7 +80,19 @@ impl Enter {
             && context.paused.is_none()
             && !view.operation.duplicate_suspected
             && view.operation.state.hold().is_none();
-        if !ready {
+        // A new operation met the task guard when it was prepared.
+        let waits = match view.next.action {
+            Action::WaitForOperation | Action::Approve => true,
+            Action::Execute
+            | Action::Retry
+            | Action::Wait
+            | Action::Reconcile
+            | Action::Review
+            | Action::Correct
+            | Action::Report
+            | Action::None => false,
+        };
+        if !ready || (waits && matches!(snapshot.existing, Existing::Nothing)) {
             return Ok(Decided { changes, reply: Entered::NotNow(view) });
         }
         if matches!(snapshot.existing, Existing::Operation(_)) {
@@ -118,6 +131,7 @@ impl Enter {
             lease: None,
             claim: None,
         };
+        overtake(&mut draft, snapshot);
         record(&mut draft, context, &context.facts(), &offer)?;
         let (operation, changes) = draft.into_changes();
         Ok(Decided { changes, reply: Entered::Go(snapshot.view_of(operation)?) })

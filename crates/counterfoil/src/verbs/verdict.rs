@@ -9,7 +9,6 @@ use super::draft::{Draft, rejection, state_data};
 use crate::caller::{Caller, Need};
 use crate::decide::{Context, PauseReason, lingers_until, send_rule};
 use crate::error::Refusal;
-use crate::guard::Stage;
 use crate::id::OperationId;
 use crate::operation::{Attempt, Decision, Operation, Receipt, ReceiptSource, RejectionCode};
 use crate::policy::Tool;
@@ -119,7 +118,7 @@ impl Verb for Resolve {
                 draft.apply(&Event::ConfirmedAbsent(ended), None)?;
             }
             Verdict::ConfirmedAbsent { allow_another_attempt: true } => {
-                self.another(&mut draft, snapshot, &context, &facts)?;
+                self.another(&mut draft, &context, &facts)?;
             }
             Verdict::Abandoned => {
                 let (by, note) = (self.caller.principal.clone(), self.note.as_str().to_owned());
@@ -233,19 +232,9 @@ impl Resolve {
     }
 
     /// One more attempt, outside the budget. What was released, or has a live replacement, is never sent again.
-    fn another(
-        &self,
-        draft: &mut Draft,
-        snapshot: &Snapshot,
-        context: &Context<'_>,
-        facts: &Tool,
-    ) -> Result<(), Refusal> {
+    fn another(&self, draft: &mut Draft, context: &Context<'_>, facts: &Tool) -> Result<(), Refusal> {
         let operation = &draft.operation;
-        let replaced = operation.replaced_by.as_ref().is_some_and(|id| {
-            let peer = snapshot.named.iter().find(|peer| peer.id == *id);
-            peer.is_none_or(|peer| peer.stage != Stage::Rejected)
-        });
-        if operation.released.is_some() || replaced {
+        if operation.released.is_some() || context.replaced(operation) {
             return Err(Refusal::WrongState(operation.state.label()));
         }
         self.absent(draft, context, facts)?;

@@ -152,6 +152,8 @@ impl Kitchen {
             tool,
             arguments,
             task: Some(Task::parse("run-41").unwrap()),
+            subject: None,
+            replaces: None,
             distinct_from: Vec::new(),
             accepted_by: None,
             execute: false,

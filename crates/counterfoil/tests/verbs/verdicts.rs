@@ -14,8 +14,8 @@ use counterfoil::verbs::{AddNote, Begun, Release, Resolve, Verdict, Words};
 
 use super::support::*;
 
-const ABSENT: Verdict = Verdict::ConfirmedAbsent { allow_another_attempt: false };
-const ANOTHER: Verdict = Verdict::ConfirmedAbsent { allow_another_attempt: true };
+pub(crate) const ABSENT: Verdict = Verdict::ConfirmedAbsent { allow_another_attempt: false };
+pub(crate) const ANOTHER: Verdict = Verdict::ConfirmedAbsent { allow_another_attempt: true };
 
 fn words(text: &str) -> Words {
     Words::parse(text).unwrap()
@@ -44,11 +44,11 @@ impl Kitchen {
         self.world.run(&verb)
     }
 
-    fn resolve(&mut self, operation: &str, verdict: Verdict) -> Result<View, Refusal> {
+    pub(crate) fn resolve(&mut self, operation: &str, verdict: Verdict) -> Result<View, Refusal> {
         self.resolve_as(ann(), operation, verdict, None)
     }
 
-    fn release(&mut self, caller: Caller, operation: &str) -> Result<View, Refusal> {
+    pub(crate) fn release(&mut self, caller: Caller, operation: &str) -> Result<View, Refusal> {
         let declared = self.world.declared();
         let note = words("the supplier will not answer");
         self.world.run(&Release { caller, id: id(operation), note, if_version: None, declared })
@@ -69,7 +69,7 @@ impl Kitchen {
 }
 
 /// Nobody can look, and a request is at most five minutes under way.
-fn bounded() -> counterfoil::policy::Tool {
+pub(crate) fn bounded() -> counterfoil::policy::Tool {
     tool(Recovery::None(NoneFacts { request_lifetime: Some(seconds(300)), queue_time: seconds(30) }))
 }
 

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use counterfoil::guard::Stage;
+use counterfoil::id::Subject;
 use counterfoil::{Task, ToolName};
 
 use super::StateArg;
@@ -25,6 +26,9 @@ pub struct ListArgs {
     /// Only this task
     #[arg(long, value_name = "TASK")]
     pub task: Option<Task>,
+    /// Only about this subject
+    #[arg(long, value_name = "SUBJECT")]
+    pub subject: Option<Subject>,
     /// Only what a person must decide
     #[arg(long)]
     pub held: bool,
@@ -82,6 +86,7 @@ fn path(args: &ListArgs) -> String {
             ("state", args.state.map(|state| Stage::from(state).label().to_owned())),
             ("tool", args.tool.as_ref().map(ToString::to_string)),
             ("task", args.task.as_ref().map(ToString::to_string)),
+            ("subject", args.subject.as_ref().map(ToString::to_string)),
             ("held", flag(args.held)),
             ("unresolved", flag(args.unresolved)),
             ("reference", args.reference.clone()),

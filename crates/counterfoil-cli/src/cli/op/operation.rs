@@ -20,6 +20,8 @@ pub(in crate::cli) struct Operation {
     pub(in crate::cli) version: u64,
     pub(in crate::cli) task: Option<String>,
     pub(in crate::cli) subject: Option<String>,
+    pub(in crate::cli) replaces: Option<String>,
+    pub(in crate::cli) replaced_by: Option<String>,
     pub(in crate::cli) distinct_from: Vec<String>,
     pub(in crate::cli) accepted_by: Option<Box<RawValue>>,
     pub(in crate::cli) state: String,
@@ -139,8 +141,8 @@ impl Operation {
         }
     }
 
-    /// The command that approves it, where the approver must have seen that another operation with the same action has
-    /// succeeded.
+    /// The command that approves it, where the approver must have seen that another operation, with the same action or
+    /// subject or whose place it takes, has succeeded.
     fn approve_command(&self) -> Option<String> {
         let holder = self.next.operation.as_ref().filter(|_| self.next.action == "approve")?;
         let (id, fingerprint) = (quoted(&self.id), &self.fingerprint);
@@ -184,6 +186,9 @@ impl Operation {
         rows.add("arguments", self.arguments.get());
         rows.add("fingerprint", &self.fingerprint);
         rows.some("task", self.task.as_deref());
+        rows.some("subject", self.subject.as_deref());
+        rows.some("replaces", self.replaces.as_deref());
+        rows.some("replaced by", self.replaced_by.as_deref());
         let distinct = self.distinct_from.join(" ");
         rows.some("distinct from", (!distinct.is_empty()).then_some(distinct));
         rows.some("accepted by", self.accepted_by.as_ref().map(|by| by.get()));

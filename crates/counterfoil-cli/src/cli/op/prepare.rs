@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use counterfoil::id::Subject;
 use counterfoil::{OperationId, Task, ToolName};
 use http::Method;
 use serde::Serialize;
@@ -41,6 +42,12 @@ pub struct PrepareArgs {
     /// The agent run or conversation that it belongs to
     #[arg(long, value_name = "TASK")]
     pub task: Option<Task>,
+    /// What it is about: of the operations with one subject only one may be started and unsettled
+    #[arg(long, value_name = "SUBJECT")]
+    pub subject: Option<Subject>,
+    /// The operation whose place this changed proposal takes
+    #[arg(long, value_name = "ID")]
+    pub replaces: Option<OperationId>,
     /// Operations with the same action that this one is deliberately a second of
     #[arg(long, value_name = "ID", num_args = 1..)]
     pub distinct_from: Vec<OperationId>,
@@ -100,6 +107,10 @@ struct Body<'a> {
     arguments: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
     task: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaces: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     distinct_from: &'a [OperationId],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -154,6 +165,8 @@ fn body(args: &PrepareArgs, arguments: &[u8], wait: Duration) -> Result<String, 
         tool: args.tool.as_str(),
         arguments: one_value(arguments, "--arguments")?,
         task: args.task.as_ref().map(Task::as_str),
+        subject: args.subject.as_ref().map(Subject::as_str),
+        replaces: args.replaces.as_ref().map(OperationId::as_str),
         distinct_from: &args.distinct_from,
         accepted_by,
         execute: args.execute,

@@ -99,7 +99,7 @@ pub(super) fn of(report: &Report, found: &Collected, globals: &Globals) -> Vec<A
     todo
 }
 
-/// The approval of the oldest of a group, where it must name an operation with the same action that has succeeded.
+/// The approval of the oldest of a group, where it must name another operation that has succeeded.
 fn approve_command(
     found: &Collected,
     group: &Group,

@@ -12,14 +12,20 @@ use super::policies::Policies;
 use super::row::{self, Times};
 use crate::error::{Error, StoreError};
 use crate::guard::Peer;
-use crate::id::Account;
-use crate::operation::{Distinct, Operation};
+use crate::id::{Account, OperationId};
+use crate::operation::Operation;
 use crate::policy::Tool;
+use crate::recovery::HoldReason;
 use crate::snapshot::{
-    Changes, Decided, EvidenceDraft, Existing, Link, Other, PauseDraft, Snapshot, Verb, Write,
+    Changes, Decided, Declarations, EvidenceDraft, Existing, Link, Other, PauseDraft, Snapshot, Verb, Write,
 };
+use crate::state::State;
 use crate::store::Change;
 use crate::time::Timestamp;
+use crate::waits::LONGEST_LINE;
+
+/// How many standing wishes about one subject are woken in one commit; further ones look again by themselves.
+const WOKEN_AT_ONCE: u32 = 100;
 
 /// What became different, for whoever listens once it is durable.
 #[derive(Debug, Default)]
@@ -100,18 +106,21 @@ impl<'a> Commit<'a> {
     fn apply(
         &mut self,
         account: &Account,
-        id: &crate::id::OperationId,
+        id: &OperationId,
         snapshot: &Snapshot,
         changes: Changes,
     ) -> Result<(), Failure> {
-        let Changes { operation, evidence, links, others, bucket, refusals, pause } = changes;
+        let Changes { operation, evidence, links, others, bucket, refusals, pause, look_again } = changes;
         let loaded = match &snapshot.existing {
             Existing::Operation(loaded) => Some(&**loaded),
             Existing::Nothing | Existing::Tombstone(_) => None,
         };
         let version = loaded.map_or(0, |loaded| loaded.version);
         let written = match operation {
-            Some(write) => Some(self.write(account, id, snapshot, write, version, evidence.len() as u64)?),
+            Some(write) => {
+                let grows = evidence.len() as u64;
+                Some(self.write((account, id), snapshot, write, (version, grows), look_again)?)
+            }
             None => None,
         };
         let now = snapshot.now;
@@ -138,11 +147,17 @@ impl<'a> Commit<'a> {
         {
             self.changed(subject);
         }
-        for link in links {
-            self.link(account, id, link, now)?;
+        if let (None, Some(loaded), Some(_)) = (&written, loaded, look_again) {
+            self.look_again(loaded, &snapshot.declared, look_again)?;
+        }
+        if let (Some(before), Some(after)) = (loaded, &written) {
+            self.wake(before, after, &snapshot.declared, now)?;
         }
         for other in others {
             self.other(account, other, snapshot)?;
+        }
+        for link in links {
+            self.link(account, id, link, now)?;
         }
         if let Some((name, level)) = bucket {
             self.wrote = true;
@@ -171,12 +186,11 @@ impl<'a> Commit<'a> {
     /// Writes the operation's row with the version that its new evidence gives it.
     fn write(
         &mut self,
-        account: &Account,
-        id: &crate::id::OperationId,
+        (account, id): (&Account, &OperationId),
         snapshot: &Snapshot,
         write: Write,
-        version: u64,
-        grows: u64,
+        (version, grows): (u64, u64),
+        look_again: Option<Timestamp>,
     ) -> Result<Operation, Failure> {
         let (mut operation, fresh) = match write {
             Write::Insert(operation) => (*operation, true),
@@ -194,7 +208,7 @@ impl<'a> Commit<'a> {
         if grows > 0 {
             operation.updated_at = snapshot.now;
         }
-        let times = self.times(&operation, snapshot)?;
+        let times = self.times(&operation, snapshot, look_again)?;
         self.wrote = true;
         if fresh {
             row::insert(self.connection, &operation, times)?;
@@ -207,14 +221,19 @@ impl<'a> Commit<'a> {
 
     /// Another operation that changes with it. It was loaded in this commit, so its version is the one that is stored.
     fn other(&mut self, account: &Account, other: Other, snapshot: &Snapshot) -> Result<(), Failure> {
-        let Other { mut operation, version, evidence } = other;
+        let Other { mut operation, evidence } = other;
+        let loaded = snapshot.predecessor.as_deref().map(|predecessor| &predecessor.operation);
+        let loaded = loaded.filter(|loaded| loaded.id == operation.id);
+        let loaded =
+            loaded.ok_or_else(|| Failure::damaged("a change of an operation that was not loaded"))?;
+        let version = loaded.version;
         if operation.account != *account {
             return Err(StoreError::Unavailable("a decision about another account".to_owned()).into());
         }
         operation.version = version + evidence.len() as u64;
         operation.updated_at = snapshot.now;
         let stored = self.policies.get(self.connection, &operation.tool, operation.policy_version)?;
-        let times = stored.map(|stored| Times::of(&operation, &stored)).unwrap_or_default();
+        let times = times(&operation, stored.as_deref(), &snapshot.declared, None)?;
         self.wrote = true;
         if !row::update(self.connection, &operation, times, version)? {
             return Err(Failure::damaged("an operation changed inside a commit"));
@@ -223,11 +242,80 @@ impl<'a> Commit<'a> {
             self.append(account, Some((&operation, number)), draft, snapshot.now)?;
         }
         self.changed(&operation);
+        self.wake(loaded, &operation, &snapshot.declared, snapshot.now)
+    }
+
+    /// Puts off an operation of which nothing changed, or no longer puts it off.
+    fn look_again(
+        &mut self,
+        known: &Operation,
+        declared: &Declarations,
+        at: Option<Timestamp>,
+    ) -> Result<(), Failure> {
+        let stored = self.policies.get(self.connection, &known.tool, known.policy_version)?;
+        let times = times(known, stored.as_deref(), declared, at)?;
+        self.put_times(known, times)
+    }
+
+    fn put_times(&mut self, known: &Operation, times: Times) -> Result<(), Failure> {
+        self.wrote = true;
+        let mut statement = self.connection.prepare_cached(
+            "UPDATE counterfoil_operations SET due_at = ?3, work_at = ?4 WHERE account = ?1 AND id = ?2",
+        )?;
+        let millis = |at: Option<Timestamp>| at.map(Timestamp::as_millis);
+        let (account, id) = (known.account.as_str(), known.id.as_str());
+        statement.execute((account, id, millis(times.due_at), millis(times.work_at)))?;
+        Ok(())
+    }
+
+    /// Where an operation is no longer in anybody's way, whoever waited for it under a standing wish is due now. A crash
+    /// before this commit leaves them waiting, and the other one in the way.
+    fn wake(
+        &mut self,
+        before: &Operation,
+        after: &Operation,
+        declared: &Declarations,
+        now: Timestamp,
+    ) -> Result<(), Failure> {
+        let ended = after.state.is_final() && !before.state.is_final();
+        if !ended && !crate::waits::frees(before, after) {
+            return Ok(());
+        }
+        let account = &after.account;
+        let mut waiting = match &after.subject {
+            Some(subject) => row::wishes_about(self.connection, account, subject, WOKEN_AT_ONCE)?,
+            None => Vec::new(),
+        };
+        // The chain of those that take its place.
+        let mut newest = after.replaced_by.clone();
+        for _ in 0..=LONGEST_LINE {
+            let Some(id) = newest else { break };
+            newest = row::find_peer(self.connection, account, &id)?.and_then(|peer| peer.replaced_by);
+            waiting.push(id);
+        }
+        for id in waiting {
+            let found = row::find(self.connection, account, &id)?;
+            if let Some(found) = found.filter(|found| matches!(found.state, State::Prepared(_))) {
+                self.look_again(&found, declared, None)?;
+            }
+        }
+        // Those whose place it was to take may go on.
+        for id in after.replaces.iter().chain(&after.inherits) {
+            let left = row::find(self.connection, account, id)?;
+            if let Some(left) = left.filter(|left| left.state.hold() == Some(HoldReason::Replaced)) {
+                self.put_times(&left, Times { due_at: Some(now), work_at: None })?;
+            }
+        }
         Ok(())
     }
 
     /// When the operation is due under the stricter of the stored and the current declaration.
-    fn times(&self, operation: &Operation, snapshot: &Snapshot) -> Result<Times, Failure> {
+    fn times(
+        &self,
+        operation: &Operation,
+        snapshot: &Snapshot,
+        look_again: Option<Timestamp>,
+    ) -> Result<Times, Failure> {
         let stored = match &snapshot.stored {
             // An approval re-binds an operation that never started to the current version.
             Some(stored) if self.same_version(operation, snapshot) => Some(stored.clone()),
@@ -235,18 +323,7 @@ impl<'a> Commit<'a> {
                 self.policies.get(self.connection, &operation.tool, operation.policy_version)?
             }
         };
-        let current = snapshot.declared.get(&operation.tool);
-        let facts: Cow<'_, Tool> = match (&stored, current) {
-            (Some(stored), Some((version, current))) if version != operation.policy_version => {
-                Cow::Owned(crate::policy::stricter(stored, current))
-            }
-            (Some(stored), Some(_) | None) => Cow::Borrowed(&**stored),
-            (None, Some((_, current))) => Cow::Borrowed(&**current),
-            (None, None) => {
-                return Err(Failure::damaged("the declaration of an operation's tool is not stored"));
-            }
-        };
-        Ok(Times::of(operation, &facts))
+        times(operation, stored.as_deref(), &snapshot.declared, look_again)
     }
 
     fn same_version(&self, operation: &Operation, snapshot: &Snapshot) -> bool {
@@ -267,20 +344,17 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    /// Records a declared difference on the other operation too. One whose retention is over needs no record.
+    /// Notes something on another operation. One whose retention is over needs no record.
     fn link(
         &mut self,
         account: &Account,
-        id: &crate::id::OperationId,
+        id: &OperationId,
         link: Link,
         now: Timestamp,
     ) -> Result<(), Failure> {
         let Some(mut other) = row::find(self.connection, account, &link.id)? else { return Ok(()) };
-        match other.distinct_from.iter_mut().find(|distinct| distinct.id == *id) {
-            Some(known) => known.by_approver |= link.by_approver,
-            None => {
-                other.distinct_from.push(Distinct { id: id.clone(), by_approver: link.by_approver });
-            }
+        if !link.noted.on(&mut other, id) {
+            return Ok(());
         }
         let expected = other.version;
         other.version += 1;
@@ -421,4 +495,24 @@ impl<'a> Commit<'a> {
         }
         Ok(self.news)
     }
+}
+
+/// When the operation is due under the stricter of the stored and the current declaration.
+fn times(
+    operation: &Operation,
+    stored: Option<&Tool>,
+    declared: &Declarations,
+    look_again: Option<Timestamp>,
+) -> Result<Times, Failure> {
+    let facts: Cow<'_, Tool> = match (stored, declared.get(&operation.tool)) {
+        (Some(stored), Some((version, current))) if version != operation.policy_version => {
+            Cow::Owned(crate::policy::stricter(stored, current))
+        }
+        (Some(stored), Some(_) | None) => Cow::Borrowed(stored),
+        (None, Some((_, current))) => Cow::Borrowed(&**current),
+        (None, None) => {
+            return Err(Failure::damaged("the declaration of an operation's tool is not stored"));
+        }
+    };
+    Ok(Times::of(operation, &facts, look_again))
 }

@@ -108,6 +108,7 @@ fn conditions(query: &mut Query, account: Option<&Account>, filter: &Filter) -> 
         stage,
         tool,
         task,
+        subject,
         held,
         unresolved,
         reference,
@@ -128,6 +129,9 @@ fn conditions(query: &mut Query, account: Option<&Account>, filter: &Filter) -> 
     }
     if let Some(task) = task {
         query.and("task = ?", [text(task.as_str())]);
+    }
+    if let Some(subject) = subject {
+        query.and("subject = ?", [text(subject.as_str())]);
     }
     // Spelled out, so that the partial indexes serve.
     match held {

@@ -14,9 +14,12 @@ use crate::decide::PauseReason;
 use crate::fingerprint::{Arguments, Fingerprint};
 use crate::guard::{self, Peer};
 use crate::id::{Account, OperationId, ToolName};
+use crate::operation::Operation;
 use crate::policy::Tool;
-use crate::snapshot::{Declarations, Existing, Needs, Snapshot, Webhooks};
+use crate::snapshot::{Declarations, Existing, Needs, Predecessor, Snapshot, Webhooks};
+use crate::state::State;
 use crate::time::{Clock, Timestamp};
+use crate::waits::LONGEST_LINE;
 
 /// The clocks of this process, and how they stood to each other when the ledger was opened.
 pub(super) struct Clocks {
@@ -84,7 +87,7 @@ pub(super) fn final_one(
         peers: Vec::new(),
         named: Vec::new(),
         subject_peers: Vec::new(),
-        whole: None,
+        predecessor: None,
         paused: None,
         paused_for: Duration::ZERO,
         refusals: 0,
@@ -172,20 +175,21 @@ impl View<'_> {
             (Some(_) | None, Some(_) | None) => 0,
         };
         let bucket = needs.bucket.map(|name| self.bucket(name)).transpose()?.flatten();
-        let named = self.named(needs, operation)?;
-        let subject = operation.and_then(|operation| operation.subject.as_ref()).or(needs.subject);
-        let subject_peers = match subject.filter(|_| needs.peers) {
-            Some(subject) => {
-                let since = operation.map_or(now, |operation| operation.created_at);
-                let mut peers = row::subject_peers(self.connection, needs.account, subject, since)?;
-                peers.retain(|peer| peer.id != *needs.id);
-                peers
-            }
-            None => Vec::new(),
-        };
-        let whole = match needs.whole {
-            Some(id) => row::find(self.connection, needs.account, id)?.map(Box::new),
-            None => None,
+        let predecessor = needs.replaces.map(|id| self.predecessor(needs.account, id)).transpose()?.flatten();
+        let replaced = predecessor.as_deref().map(|predecessor| &predecessor.operation);
+        let named = self.named(needs, operation, replaced)?;
+        let subject_peers = match operation {
+            // Only what has not started asks who holds its subject.
+            Some(operation) => match operation.state {
+                State::Prepared(_) => self.about(needs.account, operation)?,
+                State::InProgress(_) | State::Unknown(_) | State::Succeeded(_) | State::Rejected(_) => {
+                    Vec::new()
+                }
+            },
+            None => match needs.subject {
+                Some(subject) => row::subject_peers(self.connection, needs.account, subject, now)?,
+                None => Vec::new(),
+            },
         };
         let webhooks = match needs.event.filter(|_| operation.is_some()) {
             Some(event) => self.webhooks(needs.account, needs.id, event)?,
@@ -199,7 +203,7 @@ impl View<'_> {
             peers,
             named,
             subject_peers,
-            whole,
+            predecessor,
             paused,
             paused_for,
             refusals,
@@ -233,29 +237,67 @@ impl View<'_> {
         Ok(peers)
     }
 
-    /// The operations that the verb names, those that held this one back, and those it was declared distinct from.
+    /// The operation whose place is taken, with what it waits for.
+    fn predecessor(&self, account: &Account, id: &OperationId) -> Result<Option<Box<Predecessor>>, Failure> {
+        let Some(operation) = row::find(self.connection, account, id)? else { return Ok(None) };
+        let stored = self.policies.get(self.connection, &operation.tool, operation.policy_version)?;
+        let subject_peers = self.about(account, &operation)?;
+        Ok(Some(Box::new(Predecessor { operation, stored, subject_peers })))
+    }
+
+    /// The other operations with the subject of `operation` that hold it, or succeeded since it was prepared.
+    fn about(&self, account: &Account, operation: &Operation) -> Result<Vec<Peer>, Failure> {
+        let Some(subject) = &operation.subject else { return Ok(Vec::new()) };
+        let mut peers = row::subject_peers(self.connection, account, subject, operation.created_at)?;
+        peers.retain(|peer| peer.id != operation.id);
+        Ok(peers)
+    }
+
+    /// The operations that the verb names, those that held this one back, those it was declared distinct from, and the
+    /// lines of proposals that they stand in.
     fn named(
         &self,
         needs: &Needs<'_>,
-        operation: Option<&crate::operation::Operation>,
+        operation: Option<&Operation>,
+        replaced: Option<&Operation>,
     ) -> Result<Vec<Peer>, Failure> {
         let mut ids: Vec<&OperationId> = needs.named.iter().collect();
-        if let Some(operation) = operation {
+        for operation in [operation, replaced].into_iter().flatten() {
             ids.extend(&operation.blocked_by);
             ids.extend(operation.distinct_from.iter().map(|distinct| &distinct.id));
             ids.extend(&operation.replaces);
             ids.extend(&operation.inherits);
             ids.extend(&operation.replaced_by);
         }
-        ids.extend(needs.whole);
+        ids.extend(needs.replaces);
         ids.sort();
         ids.dedup();
         let mut named = Vec::with_capacity(ids.len());
         for id in ids {
             named.extend(row::find_peer(self.connection, needs.account, id)?);
         }
+        if let Some(replaced) = replaced {
+            self.line(needs.account, replaced, &mut named)?;
+        }
         self.replacements(needs.account, &mut named)?;
         Ok(named)
+    }
+
+    /// The proposals that `newest` follows.
+    fn line(&self, account: &Account, newest: &Operation, named: &mut Vec<Peer>) -> Result<(), Failure> {
+        let mut parent = newest.replaces.clone();
+        for _ in 0..=LONGEST_LINE {
+            let Some(id) = parent else { return Ok(()) };
+            let known = named.iter().find(|known| known.id == id).cloned();
+            let found = match known {
+                Some(known) => Some(known),
+                None => {
+                    row::find_peer(self.connection, account, &id)?.inspect(|peer| named.push(peer.clone()))
+                }
+            };
+            parent = found.and_then(|peer| peer.replaces);
+        }
+        Ok(())
     }
 
     /// Follows the chains of replacements, so that whoever looks at `named` sees which one is live.

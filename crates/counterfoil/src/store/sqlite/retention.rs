@@ -11,12 +11,17 @@ use crate::store::Change;
 use crate::time::Timestamp;
 
 /// Which operations have an end of retention that is over. Held and other open ones have no end and are never touched; a
-/// flagged one only once it was released or acknowledged.
+/// flagged one only once it was released or acknowledged; a success not as long as somebody is prepared who must name it to
+/// act on the same subject.
 macro_rules! expired {
     () => {
         "receipt_expires_at IS NOT NULL AND receipt_expires_at <= ?1 \
          AND stage IN ('succeeded', 'rejected', 'unknown') \
-         AND (unresolved = 0 OR (stage = 'rejected' AND held = 0))"
+         AND (unresolved = 0 OR (stage = 'rejected' AND held = 0)) \
+         AND NOT EXISTS (SELECT 1 FROM counterfoil_operations waiting \
+             WHERE waiting.account = counterfoil_operations.account \
+             AND waiting.subject = counterfoil_operations.subject AND waiting.stage = 'prepared' \
+             AND waiting.created_at <= counterfoil_operations.succeeded_at)"
     };
 }
 

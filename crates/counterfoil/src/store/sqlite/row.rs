@@ -269,19 +269,28 @@ pub(super) fn find(
     rows.next()?.map(read).transpose()
 }
 
+/// The columns that [`read_peer`] expects, in its order.
+macro_rules! peer_columns {
+    () => {
+        "id, task, stage, unresolved, released, created_at, succeeded_at, rejected_as, replaced_by, \
+         json_extract(body, '$.replaces'), json_extract(body, '$.duplicate_suspected')"
+    };
+}
+
 /// The operation as the task guard sees it; a tombstone counts as settled in the state that it ended in.
 pub(super) fn find_peer(
     connection: &Connection,
     account: &Account,
     id: &OperationId,
 ) -> Result<Option<Peer>, Failure> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, task, stage, unresolved, released, created_at, succeeded_at, rejected_as, replaced_by \
-         FROM counterfoil_operations WHERE account = ?1 AND id = ?2 \
+    let mut statement = connection.prepare_cached(concat!(
+        "SELECT ",
+        peer_columns!(),
+        " FROM counterfoil_operations WHERE account = ?1 AND id = ?2 \
          UNION ALL \
-         SELECT id, NULL, stage, 0, 0, closed_at, NULL, NULL, NULL FROM counterfoil_tombstones \
+         SELECT id, NULL, stage, 0, 0, closed_at, NULL, NULL, NULL, NULL, 0 FROM counterfoil_tombstones \
          WHERE account = ?1 AND id = ?2",
-    )?;
+    ))?;
     let mut rows = statement.query((account.as_str(), id.as_str()))?;
     rows.next()?.map(read_peer).transpose()
 }
@@ -293,10 +302,11 @@ pub(super) fn peers(
     tool: &ToolName,
     action: Fingerprint,
 ) -> Result<Vec<Peer>, Failure> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, task, stage, unresolved, released, created_at, succeeded_at, rejected_as, replaced_by \
-         FROM counterfoil_operations WHERE account = ?1 AND tool = ?2 AND action = ?3 AND open = 1",
-    )?;
+    let mut statement = connection.prepare_cached(concat!(
+        "SELECT ",
+        peer_columns!(),
+        " FROM counterfoil_operations WHERE account = ?1 AND tool = ?2 AND action = ?3 AND open = 1",
+    ))?;
     read_peers(statement.query((account.as_str(), tool.as_str(), action.to_string()))?)
 }
 
@@ -309,16 +319,17 @@ pub(super) fn peers_compared_anew(
     stored: Fingerprint,
     same: impl Fn(&Arguments, u32) -> Result<bool, Failure>,
 ) -> Result<Vec<Peer>, Failure> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, task, stage, unresolved, released, created_at, succeeded_at, rejected_as, replaced_by, arguments, \
-         policy_version \
-         FROM counterfoil_operations WHERE account = ?1 AND tool = ?2 AND action <> ?3 AND open = 1",
-    )?;
+    let mut statement = connection.prepare_cached(concat!(
+        "SELECT ",
+        peer_columns!(),
+        ", arguments, policy_version FROM counterfoil_operations \
+         WHERE account = ?1 AND tool = ?2 AND action <> ?3 AND open = 1",
+    ))?;
     let mut rows = statement.query((account.as_str(), tool.as_str(), stored.to_string()))?;
     let mut peers = Vec::new();
     while let Some(row) = rows.next()? {
-        let arguments = Arguments::from_stored(row.get(9)?);
-        if same(&arguments, row.get(10)?)? {
+        let arguments = Arguments::from_stored(row.get(11)?);
+        if same(&arguments, row.get(12)?)? {
             peers.push(read_peer(row)?);
         }
     }
@@ -333,10 +344,29 @@ pub(super) fn subject_peers(
     since: Timestamp,
 ) -> Result<Vec<Peer>, Failure> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, task, stage, unresolved, released, created_at, succeeded_at, rejected_as, replaced_by \
-         FROM counterfoil_operations WHERE account = ?1 AND subject = ?2 AND (open = 1 OR succeeded_at >= ?3)",
-    )?;
+        concat!(
+        "SELECT ",
+        peer_columns!(),
+        " FROM counterfoil_operations WHERE account = ?1 AND subject = ?2 AND (open = 1 OR succeeded_at >= ?3)",
+    ))?;
     read_peers(statement.query((account.as_str(), subject.as_str(), since.as_millis()))?)
+}
+
+/// Standing wishes about this subject that have not started, oldest first.
+pub(super) fn wishes_about(
+    connection: &Connection,
+    account: &Account,
+    subject: &Subject,
+    most: u32,
+) -> Result<Vec<OperationId>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM counterfoil_operations \
+         WHERE account = ?1 AND subject = ?2 AND stage = 'prepared' AND wish = 1 ORDER BY created_at, id LIMIT ?3",
+    )?;
+    let rows =
+        statement.query_map((account.as_str(), subject.as_str(), most), |row| row.get::<_, String>(0))?;
+    let ids: Vec<String> = rows.collect::<Result<_, _>>()?;
+    Ok(ids.iter().map(|id| OperationId::from_stored(id)).collect())
 }
 
 fn read_peers(mut rows: rusqlite::Rows<'_>) -> Result<Vec<Peer>, Failure> {
@@ -354,6 +384,7 @@ fn read_peer(row: &Row<'_>) -> Result<Peer, Failure> {
         stage: stage(&row.get::<_, String>(2)?)?,
         unresolved: row.get(3)?,
         released: row.get(4)?,
+        suspected: row.get(10)?,
         created_at: Timestamp::from_millis(row.get(5)?),
         succeeded_at: row.get::<_, Option<i64>>(6)?.map(Timestamp::from_millis),
         rejected_as: row
@@ -362,6 +393,7 @@ fn read_peer(row: &Row<'_>) -> Result<Peer, Failure> {
                 RejectionCode::parse(&code).ok_or_else(|| Failure::damaged("a rejection has no code"))
             })
             .transpose()?,
+        replaces: row.get::<_, Option<String>>(9)?.map(|id| OperationId::from_stored(&id)),
         replaced_by: row.get::<_, Option<String>>(8)?.map(|id| OperationId::from_stored(&id)),
     })
 }
@@ -397,10 +429,13 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// By these facts.
-    pub(super) fn of(operation: &Operation, facts: &Tool) -> Self {
-        let due_at = crate::decide::due_at(operation, facts);
-        Self { due_at, work_at: crate::queue::work_at(operation, facts) }
+    /// By these facts; not before `look_again` where a standing wish waits for another operation.
+    pub(super) fn of(operation: &Operation, facts: &Tool, look_again: Option<Timestamp>) -> Self {
+        let work_at = crate::queue::work_at(operation, facts);
+        Self {
+            due_at: crate::decide::due_or_looked_at(operation, facts, look_again),
+            work_at: work_at.map(|at| look_again.map_or(at, |later| at.max(later))),
+        }
     }
 }
 

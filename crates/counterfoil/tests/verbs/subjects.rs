@@ -1,0 +1,120 @@
+//! Of the operations about one thing, one at a time.
+
+use counterfoil::decide::Action;
+use counterfoil::error::Refusal;
+use counterfoil::id::{Subject, Task};
+use counterfoil::policy::Meaning;
+use counterfoil::verbs::{Begun, Prepare, Verdict};
+
+use super::support::*;
+use super::verdicts::{ABSENT, bounded};
+
+impl Kitchen {
+    /// An action of its own about one subject, in a task of its own.
+    fn about(&mut self, operation: &str, subject: &str) {
+        let draft = self.draft(operation, &format!(r#"{{"sku":"{operation}"}}"#));
+        let verb = Prepare {
+            subject: Some(Subject::parse(subject).unwrap()),
+            task: Some(Task::parse(operation).unwrap()),
+            ..draft
+        };
+        self.world.run(&verb).unwrap();
+    }
+
+    fn step(&mut self, operation: &str) -> (Action, Option<String>, Option<&'static str>) {
+        let next = self.tick(operation).view.next;
+        (next.action, next.operation.map(|id| id.to_string()), next.reason)
+    }
+}
+
+fn held_by_a() -> (Action, Option<String>, Option<&'static str>) {
+    (Action::WaitForOperation, Some("a".to_owned()), Some("subject-held"))
+}
+
+#[test]
+fn the_first_to_start_takes_the_subject() {
+    let mut kitchen = Kitchen::with(bounded());
+    for operation in ["a", "b", "other"] {
+        kitchen.about(operation, if operation == "other" { "week-33" } else { "week-32" });
+    }
+    assert_eq!(kitchen.step("b").0, Action::Execute, "neither holds it yet");
+    kitchen.begin("a", 1);
+    assert_eq!(kitchen.step("b"), held_by_a());
+    let Refusal::BlockedByOperation { blockers } = kitchen.execute("b").unwrap_err() else { panic!() };
+    assert_eq!(blockers[0].id, id("a"));
+    kitchen.report("a", 1, lost());
+    assert_eq!(kitchen.step("b"), held_by_a());
+    kitchen.begin("other", 1);
+    kitchen.wait(3600);
+    kitchen.resolve("a", ABSENT).unwrap();
+    kitchen.begin("b", 1);
+}
+
+#[test]
+fn who_was_prepared_before_the_success_must_name_it_and_later_ones_need_not() {
+    let mut kitchen = Kitchen::with(bounded());
+    kitchen.about("a", "week-32");
+    kitchen.about("b", "week-32");
+    kitchen.begin("a", 1);
+    kitchen.report("a", 1, answer(Meaning::Succeeded, 201));
+    kitchen.wait(1);
+    kitchen.about("c", "week-32");
+    assert_eq!(kitchen.step("b"), (Action::Approve, Some("a".to_owned()), Some("subject-succeeded")));
+    assert_eq!(kitchen.execute("b").unwrap_err(), Refusal::ApprovalRequired);
+    kitchen.begin("c", 1);
+    assert_eq!(kitchen.step("b").0, Action::WaitForOperation);
+    kitchen.report("c", 1, answer(Meaning::Succeeded, 201));
+    kitchen.approve_as(ann(), "b", Some("a")).unwrap();
+    assert_eq!(kitchen.execute("b").unwrap_err(), Refusal::ApprovalRequired, "each of them");
+    kitchen.approve_as(ann(), "b", Some("c")).unwrap();
+    kitchen.begin("b", 1);
+}
+
+#[test]
+fn between_settled_attempts_the_subject_is_free() {
+    let mut kitchen = Kitchen::with(with_key());
+    kitchen.about("a", "week-32");
+    kitchen.about("b", "week-32");
+    kitchen.begin("a", 1);
+    kitchen.report("a", 1, refused_connection());
+    kitchen.begin("b", 1);
+    assert!(kitchen.row("a").overtaken, "should it have worked after all, there may be two");
+    kitchen.wait(1);
+    assert!(matches!(kitchen.carry("a"), Begun::Blocked(_)));
+    assert!(kitchen.row("a").wish, "the wish stands on");
+    kitchen.report("b", 1, answer(Meaning::Succeeded, 201));
+    assert_eq!(kitchen.carry("a"), Begun::NotNow);
+    assert_eq!(kitchen.step("a"), (Action::Approve, Some("b".to_owned()), Some("subject-succeeded")));
+}
+
+#[test]
+fn released_or_settled_it_lets_go_and_a_late_proof_is_suspect() {
+    let mut kitchen = Kitchen::with(bounded());
+    kitchen.about("a", "week-32");
+    kitchen.about("b", "week-32");
+    kitchen.begin("a", 1);
+    kitchen.report("a", 1, lost());
+    kitchen.resolve("a", Verdict::Abandoned).unwrap();
+    assert_eq!(kitchen.step("b"), held_by_a(), "nobody knows whether it worked");
+    kitchen.release(ann(), "a").unwrap();
+    kitchen.begin("b", 1);
+    assert!(kitchen.row("a").overtaken);
+    kitchen.report("a", 1, answer(Meaning::Succeeded, 201));
+    assert!(kitchen.row("a").duplicate_suspected);
+}
+
+#[test]
+fn whoever_takes_a_place_inherits_the_wait_for_a_subject() {
+    let mut kitchen = Kitchen::with(bounded());
+    kitchen.about("a", "week-32");
+    kitchen.about("b", "week-32");
+    kitchen.begin("a", 1);
+    kitchen.report("a", 1, lost());
+    // About nothing in particular, and still in line.
+    let changed = kitchen.draft("c", r#"{"sku":"c"}"#);
+    kitchen.world.run(&Prepare { replaces: Some(id("b")), ..changed }).unwrap();
+    assert_eq!(kitchen.row("c").inherits, [id("a")]);
+    assert!(matches!(kitchen.execute("c"), Err(Refusal::BlockedByOperation { .. })));
+    kitchen.report("a", 1, answer(Meaning::Succeeded, 201));
+    assert_eq!(kitchen.execute("c").unwrap_err(), Refusal::ApprovalRequired);
+}
