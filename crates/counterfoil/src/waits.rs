@@ -66,15 +66,16 @@ fn may_still_work(peer: &Peer) -> bool {
     peer.unresolved && !ended
 }
 
-/// Whether `peer` holds its subject: it was started and is not settled, and nobody let later ones pass.
+/// Whether `peer` holds its subject: it was started and is not over, and nobody let later ones pass. A spent budget is an
+/// end: every attempt is settled.
 #[must_use]
 pub fn holds_subject(peer: &Peer) -> bool {
-    let unsettled = match peer.stage {
-        Stage::InProgress | Stage::Unknown => true,
-        // Between settled attempts nothing of it can take effect.
-        Stage::Prepared | Stage::Succeeded | Stage::Rejected => peer.suspected,
+    let held = match peer.stage {
+        // Between settled attempts as well: it was first, and goes on.
+        Stage::InProgress | Stage::Unknown | Stage::Prepared => peer.unresolved,
+        Stage::Succeeded | Stage::Rejected => peer.suspected,
     };
-    unsettled && !peer.released
+    held && !peer.released
 }
 
 /// What must be settled before `operation` may start. `known` are the operations that it names, `about` those with its
@@ -118,7 +119,8 @@ pub fn inherited(operation: &Operation, known: &[Peer], about: &[Peer]) -> Vec<O
     });
     let about = about.iter().filter(|peer| match peer.stage {
         Stage::InProgress | Stage::Unknown | Stage::Succeeded => true,
-        Stage::Prepared | Stage::Rejected => peer.suspected,
+        Stage::Prepared => peer.unresolved,
+        Stage::Rejected => peer.suspected,
     });
     let mut all: Vec<OperationId> = named
         .chain(about)

@@ -22,6 +22,7 @@ const DRAFT: &str = "crates/counterfoil/src/verbs/draft.rs";
 const PREPARE: &str = "crates/counterfoil/src/verbs/prepare.rs";
 const SNAPSHOT: &str = "crates/counterfoil/src/snapshot.rs";
 const OPERATION: &str = "crates/counterfoil/src/operation.rs";
+const WAITS: &str = "crates/counterfoil/src/waits.rs";
 const BACKOFF: &str = "crates/counterfoil/src/backoff.rs";
 const DECIDE: &str = "crates/counterfoil/src/decide.rs";
 const WEBHOOK: &str = "crates/counterfoil/src/verbs/webhook.rs";
@@ -285,5 +286,33 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: WEBHOOK,
         old: "if open && newer && draft.operation.unsettled() > 0 {",
         new: "if open && newer && draft.operation.unsettled() > 9 {",
+        name: "a changed proposal does not wait for the former one",
+        file: WAITS,
+        old: "    peer.unresolved && !ended",
+        new: "    peer.suspected && !ended",
+    },
+    Mutant {
+        name: "a success of the former proposal needs no word",
+        file: WAITS,
+        old: "peer.stage == Stage::Succeeded && !operation.acknowledged.contains(&peer.id)",
+        new: "peer.stage == Stage::Succeeded && operation.acknowledged.contains(&peer.id)",
+    },
+    Mutant {
+        name: "what was replaced is sent again",
+        file: DECIDE,
+        old: "return Err(HoldReason::Replaced);",
+        new: "return Ok(());",
+    },
+    Mutant {
+        name: "the subject is free while its holder is unknown",
+        file: WAITS,
+        old: "    held && !peer.released",
+        new: "    held && peer.suspected",
+    },
+    Mutant {
+        name: "the chain of replacements is not followed",
+        file: WAITS,
+        old: "            (Some(next), _) => live = next,",
+        new: "            (Some(_), _) => return None,",
     },
 ];

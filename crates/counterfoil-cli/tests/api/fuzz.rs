@@ -359,7 +359,7 @@ fn query(seed: &mut Seed, callers: &Callers) -> Bad {
         "q=%ff",
         "tool=%27",
         "task=anna%40example.com",
-        "subject=x",
+        "subject=anna%40example.com",
         "unresolved=null",
         "wait_ms=1",
     ];

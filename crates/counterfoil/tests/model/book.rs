@@ -17,10 +17,10 @@ use counterfoil::operation::{
 };
 use counterfoil::policy::{Meaning, Tool};
 use counterfoil::recovery::Recovery;
-use counterfoil::snapshot::{Changes, Declarations, Existing, Grave, Snapshot, Verb, Write};
+use counterfoil::snapshot::{Changes, Declarations, Existing, Grave, Predecessor, Snapshot, Verb, Write};
 use counterfoil::state::{AfterSettled, Event, Facts, Open, State, Waiting, next};
 use counterfoil::time::Timestamp;
-use counterfoil::verbs::{Begun, Enter, Entered, Finish, Offer, Prepare, Report, Start};
+use counterfoil::verbs::{Begun, Enter, Entered, Finish, Offer, Prepare, Report, Start, Withdraw};
 
 use super::rules::Wrong;
 use super::system::{Found, Job};
@@ -53,8 +53,8 @@ pub(crate) struct Answer {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Question {
     Start { page: u32, peer: u32, now: u8, index: u8 },
-    Report { page: u32, job: Job, found: Found, linger: bool, now: u8 },
-    Settle { page: u32, now: u8 },
+    Report { page: u32, peer: u32, job: Job, found: Found, linger: bool, now: u8 },
+    Settle { page: u32, peer: u32, now: u8 },
     Found { page: u32, now: u8 },
     Absent { page: u32, now: u8 },
 }
@@ -120,7 +120,13 @@ impl Book {
             Existing::Nothing | Existing::Tombstone(_) => None,
         };
         let peer = peer.map(Peer::from);
-        let named = peer.iter().filter(|peer| operation.is_some_and(|op| op.blocked_by.contains(&peer.id)));
+        let named = peer.iter().filter(|peer| {
+            operation.is_some_and(|op| {
+                op.blocked_by.contains(&peer.id)
+                    || op.replaces.as_ref() == Some(&peer.id)
+                    || op.replaced_by.as_ref() == Some(&peer.id)
+            })
+        });
         Snapshot {
             now,
             stored: operation.map(|_| Arc::new(self.tool.clone())),
@@ -172,6 +178,33 @@ impl Book {
         self.keep(decided.reply.view.operation)
     }
 
+    /// The second operation takes the place of the first, unless a spent budget guards: the first one's page and its
+    /// own.
+    pub(crate) fn replace(&mut self, page: u32, now: u8) -> Option<(u32, u32)> {
+        let former = self.page(page).clone();
+        let mut snapshot = self.snapshot(Existing::Nothing, Some(&former), instant(now));
+        snapshot.named = vec![Peer::from(&former)];
+        let stored = Some(Arc::new(self.tool.clone()));
+        snapshot.predecessor =
+            Some(Box::new(Predecessor { operation: former.clone(), stored, subject_peers: Vec::new() }));
+        let verb = Prepare { replaces: Some(former.id), ..self.prepare_verb(1) };
+        let mut decided = verb.decide(&snapshot).ok()?;
+        let replaced = decided.changes.others.pop().expect("the former one changes");
+        Some((self.keep(*replaced.operation), self.keep(decided.reply.view.operation)))
+    }
+
+    /// The second operation is taken back, if it may be.
+    pub(crate) fn withdraw(&mut self, page: u32, peer: u32, now: u8) -> Option<u32> {
+        let verb = Withdraw { caller: caller(), id: id(1), declared: self.declared.clone() };
+        let snapshot = self.snapshot(self.of(page), self.peer(peer).as_ref(), instant(now));
+        let decided = verb.decide(&snapshot).ok()?;
+        written(decided.changes).map(|operation| self.keep(operation))
+    }
+
+    fn peer(&self, peer: u32) -> Option<Operation> {
+        (peer != 0).then(|| self.page(peer).clone())
+    }
+
     /// A caller comes back after retention: whether it is told anything but that the receipt is gone.
     pub(crate) fn comes_back(&self, index: u8, page: u32, now: u8, purged: bool) -> bool {
         let stage = Peer::from(self.page(page)).stage;
@@ -220,7 +253,10 @@ impl Book {
             Some(_) | None => {}
         }
         let peer = (peer != 0 && self.wrong != Some(Wrong::NoTaskGuard)).then(|| self.page(peer).clone());
-        let snapshot = self.snapshot(Existing::Operation(Box::new(asked)), peer.as_ref(), at);
+        let mut snapshot = self.snapshot(Existing::Operation(Box::new(asked)), peer.as_ref(), at);
+        if self.wrong == Some(Wrong::ReplacementWhileUnknown) && before.replaces.is_some() {
+            snapshot.named.iter_mut().for_each(|former| former.unresolved = false);
+        }
         let verb = Start {
             caller: Some(caller()),
             account: before.account.clone(),
@@ -282,12 +318,26 @@ impl Book {
     }
 
     /// A worker reports.
-    pub(crate) fn report(&mut self, page: u32, job: Job, found: Found, linger: bool, now: u8) -> Answer {
-        let question = Question::Report { page, job, found, linger, now };
-        self.answered(question, |book| book.ask_report(page, job, found, linger, now))
+    pub(crate) fn report(
+        &mut self,
+        (page, peer): (u32, u32),
+        job: Job,
+        found: Found,
+        linger: bool,
+        now: u8,
+    ) -> Answer {
+        let question = Question::Report { page, peer, job, found, linger, now };
+        self.answered(question, |book| book.ask_report((page, peer), job, found, linger, now))
     }
 
-    fn ask_report(&mut self, page: u32, job: Job, found: Found, linger: bool, now: u8) -> Answer {
+    fn ask_report(
+        &mut self,
+        (page, peer): (u32, u32),
+        job: Job,
+        found: Found,
+        linger: bool,
+        now: u8,
+    ) -> Answer {
         let before = self.page(page).clone();
         let outranked = before.fence.0 != u64::from(job.fence) || before.state.claim().is_none();
         let nothing = Answer { page, begun: None, refused: true };
@@ -310,7 +360,7 @@ impl Book {
             random: 0,
             declared: self.declared.clone(),
         };
-        let snapshot = self.snapshot(self.of(page), None, instant(now));
+        let snapshot = self.snapshot(self.of(page), self.peer(peer).as_ref(), instant(now));
         let Ok(decided) = verb.decide(&snapshot) else { return nothing };
         let mut operation = written(decided.changes).unwrap_or_else(|| before.clone());
         let closes = match self.wrong {
@@ -389,12 +439,12 @@ impl Book {
     }
 
     /// A miss that counts: every attempt is settled, and the real plan says what follows.
-    pub(crate) fn settle(&mut self, page: u32, now: u8) -> Answer {
-        self.answered(Question::Settle { page, now }, |book| {
+    pub(crate) fn settle(&mut self, page: u32, peer: u32, now: u8) -> Answer {
+        self.answered(Question::Settle { page, peer, now }, |book| {
             let mut operation = book.page(page).clone();
             operation.attempts.iter_mut().for_each(|attempt| attempt.settled = true);
             let after = {
-                let snapshot = book.snapshot(book.of(page), None, instant(now));
+                let snapshot = book.snapshot(book.of(page), book.peer(peer).as_ref(), instant(now));
                 let context = snapshot.context(&operation.tool).unwrap();
                 match decide::plan(&operation, &context.facts(), &context, None, 0) {
                     Plan::Send(at) => AfterSettled::Again(Waiting { not_before: Some(at), hold: None }),

@@ -43,6 +43,10 @@ pub(crate) struct Configuration {
     pub(crate) recovery: Recovery,
     /// How many operations with one action there are.
     pub(crate) operations: usize,
+    /// The second operation may take the place of the first, at any instant.
+    pub(crate) replaces: bool,
+    /// How often each may be tried.
+    pub(crate) attempts: u32,
     /// The last instant.
     pub(crate) horizon: u8,
     /// How many workers may die.
@@ -96,6 +100,8 @@ fn base(name: &'static str, recovery: Recovery) -> Configuration {
         name,
         recovery,
         operations: 1,
+        replaces: false,
+        attempts: 2,
         horizon: 6,
         crashes: 1,
         copies: 0,
@@ -221,6 +227,37 @@ pub(crate) fn all() -> Vec<Configuration> {
             throttles: true,
             reaches: refused,
             ..base("D two operations with one action", none(None))
+        },
+        Configuration {
+            operations: 2,
+            replaces: true,
+            horizon: 5,
+            person: true,
+            deadline: Some(LIFE),
+            reaches: &[("prepared", 0), ("succeeded", 1), ("rejected", 0), ("held", 0), ("held", 1)],
+            ..base("D a changed proposal, a person decides", none(Some(LIFE)))
+        },
+        Configuration {
+            operations: 2,
+            replaces: true,
+            attempts: 1,
+            horizon: 5,
+            crashes: 0,
+            looks: true,
+            deadline: Some(LIFE),
+            reaches: &[("prepared", 0), ("succeeded", 1), ("rejected", 0), ("held", 0), ("held", 1)],
+            ..base("C2 a changed proposal", look_up(true, Some(LIFE), 0, 0))
+        },
+        Configuration {
+            operations: 2,
+            replaces: true,
+            horizon: 4,
+            crashes: 0,
+            deadline: Some(LIFE),
+            memory: Some(5),
+            refuses: Refuses::Loosely,
+            reaches: &[("prepared", 0), ("succeeded", 1), ("rejected", 0), ("unknown", 1), ("held", 0)],
+            ..base("B key, a changed proposal", key(5, 0))
         },
         Configuration {
             deadline: Some(LIFE),
@@ -360,6 +397,7 @@ pub(crate) fn shown_by(wrong: Wrong) -> Configuration {
         }
         Wrong::UnboundedLife => "B key, deadline, a copy, sticky refusals",
         Wrong::SlowWorkerClock => "B key, deadline, a copy, sticky refusals",
+        Wrong::ReplacementWhileUnknown => "D a changed proposal, a person decides",
         Wrong::PersonTooEarly => "D a person decides",
         Wrong::LateReceiptDropped => "B key, bounded network, late answers",
         Wrong::TwoTransactions => "A own transaction",
@@ -404,7 +442,7 @@ impl Configuration {
         tool.lease = ticks(2);
         tool.retention = if self.late_retry { ticks(2) } else { ticks(100) };
         tool.budget = Budget {
-            attempts: 2,
+            attempts: self.attempts,
             elapsed: ticks(100),
             first_delay: Duration::ZERO,
             max_delay: Duration::ZERO,

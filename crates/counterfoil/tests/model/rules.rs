@@ -46,6 +46,8 @@ pub(crate) enum Wrong {
     LateReceiptDropped,
     /// Effect and receipt are two transactions.
     TwoTransactions,
+    /// A changed proposal is sent while the former one is unknown.
+    ReplacementWhileUnknown,
     /// A new ID for the same action runs while the first is open.
     NoTaskGuard,
     /// A refusal is final although something may send the same bytes again.
@@ -60,7 +62,7 @@ pub(crate) enum Wrong {
 
 impl Wrong {
     /// Every one.
-    pub(crate) const ALL: [Self; 26] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::MissOfAnIncompleteLookUp,
         Self::LeaseExpiryIsFailure,
         Self::LeaseExpiryRejects,
@@ -79,6 +81,7 @@ impl Wrong {
         Self::RetentionIgnored,
         Self::RetentionAtSend,
         Self::UnboundedLife,
+        Self::ReplacementWhileUnknown,
         Self::PersonTooEarly,
         Self::LateReceiptDropped,
         Self::TwoTransactions,
@@ -110,6 +113,7 @@ impl Wrong {
             Self::RetentionIgnored => "X16",
             Self::RetentionAtSend => "X17",
             Self::UnboundedLife => "X18",
+            Self::ReplacementWhileUnknown => "X19",
             Self::PersonTooEarly => "X20",
             Self::LateReceiptDropped => "X21",
             Self::TwoTransactions => "X22",

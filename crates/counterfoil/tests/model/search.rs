@@ -44,7 +44,8 @@ pub(crate) fn explore(configuration: &Configuration, wrong: Option<Wrong>) -> Ou
     let tool = configuration.declared(wrong);
     let mut book = Book::new(&tool, wrong, configuration.copies > 0);
     let mut ops = [0; 2];
-    for (index, op) in ops.iter_mut().enumerate().take(configuration.operations) {
+    let at_first = if configuration.replaces { 1 } else { configuration.operations };
+    for (index, op) in ops.iter_mut().enumerate().take(at_first) {
         *op = book.prepare(u8::try_from(index).unwrap(), 0);
     }
     let first = System {
@@ -74,7 +75,7 @@ impl Search<'_> {
                 break;
             }
             let system = order[at as usize].0;
-            for index in 0..self.configuration.operations {
+            for index in (0..self.configuration.operations).filter(|index| system.ops[*index] != 0) {
                 ends.insert((self.book.label(system.ops[index]), system.shelves[index].effects));
             }
             self.next.clear();
@@ -115,7 +116,8 @@ impl Search<'_> {
 
     fn successors(&mut self, system: System) {
         self.time(system);
-        for op in 0..self.configuration.operations {
+        self.changed_proposal(system);
+        for op in (0..self.configuration.operations).filter(|op| system.ops[*op] != 0) {
             self.start(system, u8::try_from(op).unwrap());
             self.person(system, op);
             self.late_retry(system, op);
@@ -129,6 +131,26 @@ impl Search<'_> {
         for index in 0..2 {
             self.queue(system, index);
         }
+    }
+
+    /// The second operation takes the place of the first, or is taken back.
+    fn changed_proposal(&mut self, system: System) {
+        if !self.configuration.replaces {
+            return;
+        }
+        let [former, changed] = system.ops;
+        if changed == 0 {
+            if let Some((former, changed)) = self.book.replace(former, system.now) {
+                self.push(Step::Replace, System { ops: [former, changed], ..system });
+            }
+        } else if let Some(changed) = self.book.withdraw(changed, former, system.now) {
+            self.push(Step::Withdraw, System { ops: [former, changed], ..system });
+        }
+    }
+
+    /// The operation beside this one, where the two know of each other; 0 where they do not.
+    fn beside(&self, system: &System, op: usize) -> u32 {
+        if self.configuration.replaces { system.ops[1 - op] } else { 0 }
     }
 
     fn push(&mut self, step: Step, system: System) {
@@ -227,7 +249,8 @@ impl Search<'_> {
                 with(Step::Timeout(at), Worker::Knows(job, Found::Nothing));
                 if self.configuration.linger && !lingers {
                     let op = usize::from(job.op);
-                    let answer = self.book.report(system.ops[op], job, Found::Nothing, true, system.now);
+                    let pages = (system.ops[op], self.beside(&system, op));
+                    let answer = self.book.report(pages, job, Found::Nothing, true, system.now);
                     let mut next = system;
                     next.ops[op] = answer.page;
                     next.workers[index] = Worker::Waiting(job, true);
@@ -236,7 +259,8 @@ impl Search<'_> {
             }
             Worker::Knows(job, found) => {
                 let op = usize::from(job.op);
-                let answer = self.book.report(system.ops[op], job, found, false, system.now);
+                let pages = (system.ops[op], self.beside(&system, op));
+                let answer = self.book.report(pages, job, found, false, system.now);
                 let mut next = system;
                 next.ops[op] = answer.page;
                 next.workers[index] = Worker::Idle;
@@ -293,7 +317,7 @@ impl Search<'_> {
         if !self.configuration.looks || system.idle() != Some(index) {
             return;
         }
-        for op in 0..self.configuration.operations {
+        for op in (0..self.configuration.operations).filter(|op| system.ops[*op] != 0) {
             let operation = self.book.page(system.ops[op]);
             if let State::Unknown(_) = operation.state {
                 let fence = u8::try_from(operation.fence.0).unwrap();
@@ -313,7 +337,8 @@ impl Search<'_> {
         let answer = if hit {
             Some(self.book.found(page, system.now))
         } else if current && self.book.miss_counts(page, began, system.now) {
-            Some(self.book.settle(page, system.now))
+            let beside = self.beside(&system, usize::from(op));
+            Some(self.book.settle(page, beside, system.now))
         } else {
             None
         };
@@ -409,6 +434,9 @@ impl Search<'_> {
                 return Some("I1: more than one effect");
             }
             let page = system.ops[op];
+            if page == 0 {
+                continue;
+            }
             let operation = self.book.page(page);
             match &operation.state {
                 State::Succeeded(_) if effects == 0 && system.shelves[op].queued.is_none() => {
@@ -436,7 +464,7 @@ impl Search<'_> {
             }
         }
         let both = system.shelves.iter().all(|shelf| shelf.effects > 0);
-        (both && system.overlapped).then_some("I5: one action, two effects")
+        (both && (system.overlapped || self.configuration.replaces)).then_some("I5: one action, two effects")
     }
 
     fn broken_step(&mut self, before: &System, step: Step, after: &System) -> Broken {
@@ -444,7 +472,7 @@ impl Search<'_> {
             return Some("I8: a used ID began anew");
         }
         for op in 0..self.configuration.operations {
-            if before.ops[op] == after.ops[op] {
+            if before.ops[op] == after.ops[op] || before.ops[op] == 0 {
                 continue;
             }
             let broken = self.broken_write(before, step, op, after.ops[op]);

@@ -85,7 +85,7 @@ pub(crate) struct Shelf {
 pub(crate) struct System {
     /// Store time, in ticks.
     pub(crate) now: u8,
-    /// The operations, as places in the book; 0 is none.
+    /// The operations, as places in the book; 0 is none, or none yet.
     pub(crate) ops: [u32; 2],
     /// Two workers that are alike.
     pub(crate) workers: [Worker; 2],
@@ -133,6 +133,10 @@ impl System {
 pub(crate) enum Step {
     /// A tick of time.
     Time,
+    /// The second operation takes the place of the first.
+    Replace,
+    /// The second one is taken back before it starts.
+    Withdraw,
     /// A worker asks to start an operation.
     Start(u8),
     /// A worker writes its first byte.

@@ -71,20 +71,21 @@ fn who_was_prepared_before_the_success_must_name_it_and_later_ones_need_not() {
 }
 
 #[test]
-fn between_settled_attempts_the_subject_is_free() {
+fn whoever_was_first_keeps_the_subject_until_it_is_over() {
     let mut kitchen = Kitchen::with(with_key());
     kitchen.about("a", "week-32");
     kitchen.about("b", "week-32");
     kitchen.begin("a", 1);
     kitchen.report("a", 1, refused_connection());
-    kitchen.begin("b", 1);
-    assert!(kitchen.row("a").overtaken, "should it have worked after all, there may be two");
+    assert_eq!((kitchen.state("a"), kitchen.step("b")), ("prepared", held_by_a()));
+    assert!(matches!(kitchen.execute("b"), Err(Refusal::BlockedByOperation { .. })));
     kitchen.wait(1);
-    assert!(matches!(kitchen.carry("a"), Begun::Blocked(_)));
-    assert!(kitchen.row("a").wish, "the wish stands on");
-    kitchen.report("b", 1, answer(Meaning::Succeeded, 201));
-    assert_eq!(kitchen.carry("a"), Begun::NotNow);
-    assert_eq!(kitchen.step("a"), (Action::Approve, Some("b".to_owned()), Some("subject-succeeded")));
+    assert_eq!(kitchen.carry("a"), Begun::Started(2));
+    // A spent budget is an end: every attempt is settled.
+    kitchen.wait(1000);
+    kitchen.report("a", 2, refused_connection());
+    assert_eq!(kitchen.state("a"), "rejected");
+    kitchen.begin("b", 1);
 }
 
 #[test]
