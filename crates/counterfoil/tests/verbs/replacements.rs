@@ -26,7 +26,9 @@ impl Kitchen {
     fn why(&self, operation: &str) -> RejectionCode {
         match &self.row(operation).state {
             State::Rejected(rejection) => rejection.code,
-            other => panic!("{operation} is {other}"),
+            other @ (State::Prepared(_) | State::InProgress(_) | State::Succeeded(_) | State::Unknown(_)) => {
+                panic!("{operation} is {other}")
+            }
         }
     }
 
