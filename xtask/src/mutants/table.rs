@@ -286,6 +286,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: WEBHOOK,
         old: "if open && newer && draft.operation.unsettled() > 0 {",
         new: "if open && newer && draft.operation.unsettled() > 9 {",
+    },
+    Mutant {
         name: "a changed proposal does not wait for the former one",
         file: WAITS,
         old: "    peer.unresolved && !ended",
