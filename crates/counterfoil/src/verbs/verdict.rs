@@ -183,8 +183,13 @@ impl Resolve {
                 Some(proved) if proved != reference.as_str() => {
                     return Err(Refusal::WrongState(draft.operation.state.label()));
                 }
-                Some(_) => proof.clone(),
-                None => Receipt { reference: vouched.reference, ..proof.clone() },
+                // It succeeds now: whoever was prepared before must name it to act on the same subject.
+                Some(_) => Receipt { recorded_at: vouched.recorded_at, ..proof.clone() },
+                None => Receipt {
+                    reference: vouched.reference,
+                    recorded_at: vouched.recorded_at,
+                    ..proof.clone()
+                },
             },
             (
                 State::Rejected(_)

@@ -119,3 +119,18 @@ fn whoever_takes_a_place_inherits_the_wait_for_a_subject() {
     kitchen.report("a", 1, answer(Meaning::Succeeded, 201));
     assert_eq!(kitchen.execute("c").unwrap_err(), Refusal::ApprovalRequired);
 }
+
+#[test]
+fn a_success_that_a_person_settles_late_counts_from_then() {
+    let mut kitchen = Kitchen::with(bounded());
+    kitchen.about("a", "week-32");
+    kitchen.begin("a", 1);
+    kitchen.report("a", 1, answer(Meaning::Rejected, 422));
+    kitchen.report("a", 1, answer(Meaning::Succeeded, 201));
+    kitchen.wait(1);
+    kitchen.about("b", "week-32");
+    assert_eq!(kitchen.step("b"), held_by_a(), "it contradicts itself");
+    let reference = counterfoil::verbs::Words::parse("po_4711").unwrap();
+    kitchen.resolve("a", Verdict::Succeeded { reference }).unwrap();
+    assert_eq!(kitchen.step("b"), (Action::Approve, Some("a".to_owned()), Some("subject-succeeded")));
+}
