@@ -246,7 +246,8 @@ pub enum HoldReason {
     RecoveryChanged,
     /// The approval ran out while an attempt may have worked.
     ApprovalExpired,
-    /// The destination changed under the approval while an attempt may have worked.
+    /// No approval covers another attempt, while one may have worked: the destination changed under it, or the tool asks
+    /// for one only since.
     ApprovalVoid,
     /// An approver let later operations pass: it is never sent again.
     Released,

@@ -233,7 +233,8 @@ pub(super) fn begin(
     match decide::approval_need(operation, &facts, current, context.now) {
         ApprovalNeed::No => {}
         ApprovalNeed::Expired if repeat => return hold(draft, HoldReason::ApprovalExpired),
-        ApprovalNeed::Void if repeat => return hold(draft, HoldReason::ApprovalVoid),
+        // Nobody can approve what may have worked already, so waiting for a yes would be waiting for ever.
+        ApprovalNeed::Void | ApprovalNeed::Wanted if repeat => return hold(draft, HoldReason::ApprovalVoid),
         ApprovalNeed::Wanted | ApprovalNeed::Expired | ApprovalNeed::Void => return Ok(Begun::NotNow),
     }
     // A repeat collapses with the first copy at the destination and so cannot double another operation; a start can.

@@ -187,6 +187,21 @@ fn a_moved_destination_holds_what_may_have_worked() {
 }
 
 #[test]
+fn what_may_have_worked_is_held_where_an_approval_is_asked_for_only_since() {
+    for tool in [with_key(), with_nothing()] {
+        let mut kitchen = Kitchen::with(tool.clone());
+        kitchen.prepare("a").unwrap();
+        kitchen.begin("a", 1);
+        kitchen.report("a", 1, lost());
+        kitchen.world.declare(approved(tool));
+        kitchen.wait(60);
+        assert_eq!(kitchen.execute("a").unwrap().begun, Begun::NotNow);
+        assert_eq!(kitchen.next("a").0, Action::Review);
+        assert_eq!(kitchen.row("a").attempts.len(), 1);
+    }
+}
+
+#[test]
 fn an_application_takes_back_only_what_never_started() {
     let mut kitchen = Kitchen::with(with_key());
     kitchen.prepare("a").unwrap();
