@@ -220,6 +220,24 @@ def test_an_approval_and_every_other_call() -> None:
         assert len(w.supplier.effects) == 1
 
 
+def test_a_changed_proposal_and_a_subject() -> None:
+    with world(APPROVED.replace('approval = "required"', "")) as w:
+        cf = w.client(timeout=3)
+        cf.prepare("order-1", TOOL, ORDER, subject="week-32")
+        done = cf.run("order-2", TOOL, {**ORDER, "quantity": 12}, replaces="order-1", subject="week-32")
+        assert done.reference == "po_1"
+        former = cf.get("order-1")
+        assert former.rejection is not None and (former.rejection.code, former.replaced_by) == ("replaced", "order-2")
+        assert [operation.id for operation in cf.find(subject="week-32")] == ["order-2", "order-1"]
+        with pytest.raises(Refused) as caught:
+            cf.run("order-2", TOOL, {**ORDER, "quantity": 12}, subject="week-33")
+        assert caught.value.code == "operation-id-reused"
+        assert set(caught.value.differs) == {"subject", "replaces"}
+        with pytest.raises(Rejected):
+            cf.run("order-1", TOOL, ORDER, subject="week-32")
+        assert len(w.supplier.effects) == 1
+
+
 def test_the_same_calls_for_code_that_awaits(w: World) -> None:
     async def story(cf: AsyncCounterfoil) -> None:
         w.supplier.lose_reply()

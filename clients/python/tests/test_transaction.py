@@ -280,6 +280,21 @@ def test_what_stands_in_the_way_is_refused(w: World) -> None:
     assert items(w, "never") == 0
 
 
+def test_what_needs_the_server_is_left_to_it(w: World) -> None:
+    w.cf.prepare("a", "items.create", {"n": 1}, subject="week-32")
+    w.cf.prepare("b", "items.create", {"n": 2})
+    w.cf.prepare("c", "items.create", {"n": 3}, replaces="b")
+    with closing(connect(w)) as database:
+        for operation, number, differs in (("a", 1, "subject"), ("c", 3, "replaces")):
+            with pytest.raises(Refused) as caught:
+                CF.transaction(database, operation, "items.create", {"n": number}, put("never"))
+            assert caught.value.differs == (differs,)
+        with pytest.raises(Rejected) as replaced:
+            CF.transaction(database, "b", "items.create", {"n": 2}, put("never"))
+        assert replaced.value.code == "replaced"
+    assert items(w, "never") == 0
+
+
 def test_a_schema_that_is_not_known_is_refused(w: World) -> None:
     w.stop()
     with closing(connect(w)) as database:

@@ -184,6 +184,10 @@ class _Door:
             code = str(row.state["code"])
             detail = f"Operation {self.id} was rejected: {code}. Nothing happened."
             raise Rejected(detail, code=code, detail=row.state["detail"], operation_id=self.id)
+        if row.body.get("replaced_by") is not None:
+            successor = str(row.body["replaced_by"])
+            message = f"Operation {self.id} was replaced by operation {successor}: it is not run any more."
+            raise self.unsettled("blocked", message, blockers=(successor,))
         if row.stage != "prepared" or row.body["attempts"]:
             raise self.unsettled(
                 "held" if row.stage == "unknown" else "unknown",
