@@ -182,7 +182,7 @@ async fn tokens_receipts_and_ports_outlive_the_server() {
     let first = dev.order("kept").await;
     let before = dev.discovery.clone();
     let dev = Dev::start_in(dev.end(), &[]);
-    for same in ["url", "token", "approver_token", "supplier_port", "ledger"] {
+    for same in ["url", "token", "approver_token", "supplier_url", "ledger"] {
         assert_eq!(dev.discovery[same], before[same], "{same}");
     }
     let again = dev.order("kept").await;
@@ -256,4 +256,82 @@ fn faults_that_make_no_sense_are_refused() {
     let refused = command(folder.path(), &["--faults", "lose=0.1"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8(refused.stderr).unwrap().contains("there is no fault `lose`"));
+}
+
+/// What code with a guarded function says of it.
+fn declaration() -> Value {
+    json!({
+        "recovery": {
+            "kind": "lookup", "reference": "worker", "lookup": "worker",
+            "authoritative": true, "request_lifetime": "2s", "queue_time": "0s", "skew": "1s",
+        },
+    })
+}
+
+impl Dev {
+    /// A guarded function as a client runs it: claims with the prepare, does the work or looks for it, and reports.
+    async fn guarded(&self, id: &str, claim_id: &str) -> Value {
+        let claim = json!({
+            "worker": "app", "lease_ms": 30_000, "claim_id": claim_id, "declaration": declaration(),
+        });
+        let body = json!({ "tool": "mine.order", "arguments": { "sku": id }, "claim": claim, "wait_ms": 0 });
+        let reply = self.call("PUT", &format!("/v1/operations/{id}"), &body.to_string()).await;
+        let told = reply.value();
+        let Some(claim) = told.get("claim") else { return told };
+        let reference = claim["reference"].as_str().unwrap();
+        let shop = self.text("supplier_url").strip_prefix("http://").unwrap().parse().unwrap();
+        let report = if claim["mode"] == "send" {
+            let order = json!({ "sku": id, "client_reference": reference }).to_string();
+            let headers = [("Content-Type", "application/json")];
+            let made = exchange(shop, "POST", "/orders", &headers, order.as_bytes()).await.unwrap().value();
+            json!({ "outcome": "succeeded", "reference": made["id"], "result": made })
+        } else {
+            let path = format!("/orders?client_reference={reference}");
+            let found = exchange(shop, "GET", &path, &[], b"").await.unwrap().value();
+            json!({ "outcome": "found", "reference": found["orders"][0]["id"], "count": 1 })
+        };
+        let mut report = report;
+        report["fencing_token"] = claim["fencing_token"].clone();
+        let path = format!("/v1/operations/{id}/attempts/{}/outcome", claim["attempt"]);
+        let reported = self.call("POST", &path, &report.to_string()).await;
+        assert_eq!(reported.status, 200, "{}", reported.value());
+        reported.value()
+    }
+}
+
+#[tokio::test]
+async fn a_function_needs_no_file_and_its_lost_reply_is_found_again() {
+    let dev = Dev::start(&[]);
+    dev.arm("drop").await;
+    let lost = dev.guarded("mine-1", "call-1").await;
+    assert_eq!(lost["state"], "unknown", "{lost}");
+    assert_eq!(dev.effects_of("mine-1"), 1);
+    let found = dev.guarded("mine-1", "call-2").await;
+    assert_eq!((&found["state"], &found["receipt"]["source"]), (&json!("succeeded"), &json!("lookup")));
+    assert_eq!(dev.guarded("mine-1", "call-3").await["receipt"], found["receipt"]);
+    assert_eq!(dev.effects_of("mine-1"), 1);
+    let story = dev.story().await;
+    assert!(story.contains("the code declares mine.order") && story.contains("it is there"), "{story}");
+
+    // The file, once it is written, says the same, so the code goes on; another run knows the tool as well.
+    let own = dev.address().to_string();
+    let reply = raw(dev.address(), "POST", "/dev/declarations", &[("Host", own.as_str())]).await;
+    assert_eq!(reply.status, 303);
+    let file = std::fs::read_to_string(dev.folder.path().join("counterfoil.toml")).unwrap();
+    assert!(file.contains("[tools.\"mine.order\".recovery]"), "{file}");
+    let dev = Dev::start_in(dev.end(), &[]);
+    assert_eq!(dev.guarded("mine-2", "call-4").await["state"], "succeeded");
+    assert_eq!(dev.effects_of("mine-2"), 1);
+}
+
+#[tokio::test]
+async fn a_declaration_that_does_not_load_is_refused_and_stores_nothing() {
+    let dev = Dev::start(&[]);
+    let claim =
+        json!({ "worker": "app", "claim_id": "c", "declaration": { "recovery": { "kind": "hope" } } });
+    let body = json!({ "tool": "mine.order", "arguments": {}, "claim": claim });
+    let reply = dev.call("PUT", "/v1/operations/mine-1", &body.to_string()).await;
+    assert_eq!((reply.status, &reply.value()["sent"]), (400, &json!("no")), "{}", reply.value());
+    assert!(reply.value()["detail"].as_str().unwrap().contains("unknown word"), "{}", reply.value());
+    assert_eq!(dev.call("GET", "/v1/operations/mine-1", "").await.status, 404);
 }

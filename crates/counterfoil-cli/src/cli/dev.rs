@@ -1,6 +1,6 @@
 //! `counterfoil dev`
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,6 +27,7 @@ use crate::dev::folder::{DISCOVERY, Discovery, Folder, NAME, Unusable};
 use crate::dev::keys::{self, Terminal};
 use crate::dev::routes::{self, Shown};
 use crate::dev::story::{self, Story};
+use crate::dev::tools::Tools;
 use crate::dev::{folder, practice};
 use crate::secret;
 
@@ -68,7 +69,7 @@ pub fn run(args: &DevArgs, context: &mut Context<'_>) -> Result<Exit, CommandErr
     })?;
     let last = folder.last();
     let seed = args.faults.seed.unwrap_or_else(|| getrandom::u64().unwrap_or_default());
-    let supplier = supplier(&folder, last.supplier_port)?;
+    let supplier = supplier(&folder, port_of(&last.supplier_url))?;
     let account = match &context.globals.account {
         Some(account) => account.clone(),
         None => Account::parse(practice::ACCOUNT)?,
@@ -79,9 +80,15 @@ pub fn run(args: &DevArgs, context: &mut Context<'_>) -> Result<Exit, CommandErr
     let ledger = folder.file("ledger.db");
     context.overrides.flags.push(("server", "listen", listener.local_addr()?.to_string(), "--port"));
     context.overrides.flags.push(("server", "database", format!("sqlite:{}", ledger.display()), "dev"));
-    let dev = Dev {
-        path: context.config_path().to_owned(),
+    let tools = Tools::open(
+        context.config_path().to_owned(),
+        context.overrides.clone(),
         account,
+        supplier.addr(),
+        folder.file("declared.json"),
+    );
+    let dev = Dev {
+        tools: Arc::new(tools),
         faults: Arc::new(Faults::new(args.faults, seed)),
         story: Story::begin()?,
         orders: folder.file("supplier.db"),
@@ -97,7 +104,7 @@ pub fn run(args: &DevArgs, context: &mut Context<'_>) -> Result<Exit, CommandErr
     // Keys would take away the end of input that it is to end with.
     let terminal = (!args.until_input_ends).then(Terminal::keys);
     if terminal.is_some() {
-        keys::listen(dev.faults.clone(), dev.story.clone(), dev.help())?;
+        keys::listen(dev.faults.clone(), dev.tools.clone(), dev.story.clone(), dev.help())?;
     }
     let start = Start { paused: false, until_input_ends: args.until_input_ends };
     let ended = serve::serve_on(&dev, start, context);
@@ -106,12 +113,16 @@ pub fn run(args: &DevArgs, context: &mut Context<'_>) -> Result<Exit, CommandErr
 }
 
 /// The practice supplier, on the same port as the last time where that is free: open operations go there.
-fn supplier(folder: &Folder, last: u16) -> std::io::Result<Supplier> {
+fn supplier(folder: &Folder, last: Option<u16>) -> std::io::Result<Supplier> {
     let options = |port| {
         let options = SupplierOptions::new(Flavour::Forgetful).with_database(folder.file("supplier.db"));
         SupplierOptions { port, ..options }
     };
-    Supplier::start(options(last)).or_else(|_| Supplier::start(options(0)))
+    Supplier::start(options(last.unwrap_or(0))).or_else(|_| Supplier::start(options(0)))
+}
+
+fn port_of(url: &str) -> Option<u16> {
+    url.rsplit_once(':').and_then(|(_, port)| port.parse().ok())
 }
 
 /// Listens on the `wanted` port; without one on that of the last time, the usual one, or any.
@@ -120,13 +131,11 @@ fn bind(wanted: Option<u16>, last: &Discovery) -> std::io::Result<TcpListener> {
     if let Some(port) = wanted {
         return on(port);
     }
-    let before = last.url.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-    on(before.unwrap_or(PORT)).or_else(|_| on(PORT)).or_else(|_| on(0))
+    on(port_of(&last.url).unwrap_or(PORT)).or_else(|_| on(PORT)).or_else(|_| on(0))
 }
 
 struct Dev {
-    path: PathBuf,
-    account: Account,
+    tools: Arc<Tools>,
     faults: Arc<Faults>,
     story: Story,
     orders: PathBuf,
@@ -138,10 +147,6 @@ struct Dev {
 }
 
 impl Dev {
-    fn supplier_address(&self) -> SocketAddr {
-        self.supplier.addr()
-    }
-
     /// What to paste to see it work.
     fn help(&self) -> Vec<String> {
         vec![
@@ -168,7 +173,7 @@ impl Dev {
         if secret::well_formed(last)
             && let Some(known) = store.token_by_digest(&secret::digest(last)).await?
             && known.revoked_at.is_none()
-            && known.account == self.account
+            && known.account == self.tools.account
         {
             return Ok(last.to_owned());
         }
@@ -183,7 +188,7 @@ impl Dev {
             .create_token(Token {
                 id: secret::new_id().map_err(no_randomness)?,
                 principal: Principal::parse(principal)?,
-                account: self.account.clone(),
+                account: self.tools.account.clone(),
                 roles: roles.iter().map(|role| (*role).to_owned()).collect(),
                 tools: Vec::new(),
                 digest,
@@ -197,8 +202,8 @@ impl Dev {
 }
 
 impl Stage for Dev {
-    fn load(&self, overrides: &Overrides) -> Result<Config, Report> {
-        practice::load(&self.path, overrides, &self.account, self.supplier_address())
+    fn load(&self, _: &Overrides) -> Result<Config, Report> {
+        self.tools.load()
     }
 
     async fn socket(&self, _: &Config) -> std::io::Result<Socket> {
@@ -209,13 +214,15 @@ impl Stage for Dev {
         Arc::new(Faulty::new(real, self.faults.clone(), self.story.clone()))
     }
 
-    fn routes(&self, app: &App) -> Router {
+    fn routes(&self, app: &App, ledger: &Ledger) -> Router {
         let shown = Shown {
             faults: self.faults.clone(),
             story: self.story.clone(),
             help: Arc::new(self.help()),
             orders: self.orders.clone(),
             body_limit: app.longest_body(),
+            tools: self.tools.clone(),
+            ledger: ledger.clone(),
         };
         routes::around(api::router(app.clone()), shown)
     }
@@ -235,10 +242,10 @@ impl Stage for Dev {
             token,
             approver_token: approver,
             ledger: std::path::absolute(&self.ledger)?,
-            supplier_port: self.supplier_address().port(),
+            supplier_url: self.supplier.url(),
             pid: std::process::id(),
         })?;
-        let (account, reader) = (self.account.clone(), Principal::parse("dev")?);
+        let (account, reader) = (self.tools.account.clone(), Principal::parse("dev")?);
         drop(tokio::spawn(story::follow(ledger.clone(), account, reader, self.story.clone())));
         context.out.line(format!("ready on {place}   ledger {}", self.ledger.display()))?;
         context.out.line(format!(

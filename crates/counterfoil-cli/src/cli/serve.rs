@@ -104,7 +104,7 @@ pub(super) trait Stage {
     fn destination(&self, real: HttpDestination) -> Arc<dyn Destination>;
 
     /// What is served.
-    fn routes(&self, app: &App) -> Router;
+    fn routes(&self, app: &App, ledger: &Ledger) -> Router;
 
     /// Says that the server is ready at `place`.
     async fn ready(
@@ -133,7 +133,7 @@ impl Stage for Plain {
         Arc::new(real)
     }
 
-    fn routes(&self, app: &App) -> Router {
+    fn routes(&self, app: &App, _: &Ledger) -> Router {
         crate::api::router(app.clone())
     }
 
@@ -217,8 +217,13 @@ async fn serve(
     let purging = tokio::spawn(purge(ledger.clone(), config.server.retention_interval));
     let telling =
         tokio::spawn(notify::run(config.listeners.clone(), ledger.clone(), app.clone(), stop.clone()));
-    let listening =
-        tokio::spawn(listen::serve(socket, app.clone(), stage.routes(&app), stop.clone(), CALLS_END_WITHIN));
+    let listening = tokio::spawn(listen::serve(
+        socket,
+        app.clone(),
+        stage.routes(&app, &ledger),
+        stop.clone(),
+        CALLS_END_WITHIN,
+    ));
     stage.ready(&ledger, &place, context).await?;
     context.out.flush()?;
 

@@ -24,8 +24,8 @@ pub struct Discovery {
     pub approver_token: String,
     /// The ledger's file.
     pub ledger: PathBuf,
-    /// The port of the practice supplier. It stays the same, since open operations go to it.
-    pub supplier_port: u16,
+    /// Where the practice supplier listens. It stays the same, since open operations go to it.
+    pub supplier_url: String,
     /// The server's process.
     pub pid: u32,
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::faults::{Fault, Faults};
+use super::routes::written_down;
 use super::story::Story;
+use super::tools::Tools;
 
 /// The terminal as it was; it gets its settings back when this is dropped.
 #[derive(Debug)]
@@ -41,19 +43,25 @@ impl Drop for Terminal {
 pub fn legend() -> String {
     let keys: Vec<String> =
         Fault::ALL.iter().map(|fault| format!("{} {}", fault.key(), fault.says())).collect();
-    format!("keys: {} · ? help · Ctrl-C end", keys.join(" · "))
+    format!("keys: {} · w write declarations to the file · ? help · Ctrl-C end", keys.join(" · "))
 }
 
 /// Reads keys in a thread of their own until standard input ends.
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn listen(faults: Arc<Faults>, story: Story, help: Vec<String>) -> std::io::Result<()> {
+pub fn listen(
+    faults: Arc<Faults>,
+    tools: Arc<Tools>,
+    story: Story,
+    help: Vec<String>,
+) -> std::io::Result<()> {
     let read = move || {
         for key in std::io::stdin().lock().bytes().map_while(Result::ok).map(char::from) {
             match Fault::of_key(key) {
                 Some(fault) if faults.arm(fault) => story.tell(&format!("armed: {}", fault.says())),
                 Some(_) => story.tell("too many faults are armed; let some happen first"),
+                None if key == 'w' => _ = written_down(&tools, &story),
                 None if key == '?' => help.iter().for_each(|line| story.tell(line)),
                 None => {}
             }

@@ -9,4 +9,5 @@ pub mod page;
 pub mod practice;
 pub mod routes;
 pub mod story;
+pub mod tools;
 pub mod words;

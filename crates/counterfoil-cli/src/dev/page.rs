@@ -46,6 +46,9 @@ fn whole(title: &str, refresh: bool, body: &str) -> String {
     )
 }
 
+/// The button that writes down what code declares.
+const WRITE: &str = "<form method=\"post\" action=\"/dev/declarations\"><button>write declarations to the file</button></form>";
+
 /// The live story, with a button for each fault.
 #[must_use]
 pub fn story(lines: &[String], armed: &[Fault], help: &[String]) -> String {
@@ -58,6 +61,7 @@ pub fn story(lines: &[String], armed: &[Fault], help: &[String]) -> String {
                 fault.says()
             )
         })
+        .chain(std::iter::once(WRITE.to_owned()))
         .collect();
     let armed = match armed {
         [] => "Nothing is armed.".to_owned(),

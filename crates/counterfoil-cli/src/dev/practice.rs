@@ -1,12 +1,6 @@
-//! The practice supplier's tool, and the configuration of a folder that may have none.
+//! The practice supplier's tool.
 
 use std::net::SocketAddr;
-use std::path::Path;
-
-use counterfoil::Account;
-
-use crate::config::report::Report;
-use crate::config::{self, Config, Overrides};
 
 /// The tool that orders at the practice supplier.
 pub const TOOL: &str = "practice.create_order";
@@ -45,35 +39,4 @@ first_delay = "300ms"
 max_delay = "5s"
 "#
     )
-}
-
-/// The file at `path`, if there is one, and the practice tool, unless the file has one of that name. Every tool belongs to
-/// the account of this server.
-///
-/// # Errors
-/// What keeps the file from loading.
-pub fn load(
-    path: &Path,
-    overrides: &Overrides,
-    account: &Account,
-    supplier: SocketAddr,
-) -> Result<Config, Report> {
-    let own = declaration(supplier);
-    let mut config = if path.exists() {
-        let file = config::load(path, overrides)?;
-        if file.tools.keys().any(|tool| tool.as_str() == TOOL) {
-            file
-        } else {
-            let practice = config::parse(&own, path, overrides)?;
-            let mut file = file;
-            file.tools.extend(practice.tools);
-            file
-        }
-    } else {
-        config::parse(&own, path, overrides)?
-    };
-    for declared in config.tools.values_mut() {
-        declared.tool.accounts = Some(vec![account.clone()]);
-    }
-    Ok(config)
 }

@@ -9,14 +9,17 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
+use counterfoil::ledger::Ledger;
 use http::{HeaderValue, Method, StatusCode, header};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sim::supplier::read_effects;
 
 use super::faults::{Fault, Faults};
 use super::page::{self, Order};
 use super::story::Story;
+use super::tools::{Carried, Tools, stated};
 use crate::api::Problem;
 
 /// What the pages show. Clones share it.
@@ -30,8 +33,12 @@ pub struct Shown {
     pub help: Arc<Vec<String>>,
     /// The practice supplier's own database.
     pub orders: PathBuf,
-    /// The longest body that may arrive twice.
+    /// The longest body of any call.
     pub body_limit: usize,
+    /// What is declared.
+    pub tools: Arc<Tools>,
+    /// Where declarations of code are put in force.
+    pub ledger: Ledger,
 }
 
 /// `api`, with the pages beside it and calls that may arrive twice.
@@ -40,11 +47,15 @@ pub fn around(api: Router, shown: Shown) -> Router {
         .route("/", get(front))
         .route("/dev/story", get(lines))
         .route("/dev/faults", get(armed).post(arm))
+        .route("/dev/declarations", post(write_down))
         .route("/dev/orders", get(orders))
         .route("/dev/style.css", get(style))
         .layer(middleware::from_fn(only_here))
         .with_state(shown.clone());
-    api.layer(middleware::from_fn_with_state(shown, twice)).merge(pages)
+    api.layer(middleware::from_fn_with_state(shown.clone(), twice))
+        .layer(middleware::from_fn_with_state(shown.clone(), lose_report))
+        .layer(middleware::from_fn_with_state(shown, declare))
+        .merge(pages)
 }
 
 /// The pages need no token, so they answer this host's browsers alone, and take nothing from other sites: a page
@@ -90,14 +101,101 @@ async fn twice(State(shown): State<Shown>, request: Request, next: Next) -> Resp
         return next.run(request).await;
     }
     let (parts, body) = request.into_parts();
-    let Ok(bytes) = to_bytes(body, shown.body_limit).await else {
-        return Problem::new("too-large", "The body is too large.").into_response();
-    };
+    let Ok(bytes) = to_bytes(body, shown.body_limit).await else { return too_large() };
     shown.story.tell("the call arrives twice at once, on purpose");
     let again = Request::from_parts(parts.clone(), Body::from(bytes.clone()));
     let once = Request::from_parts(parts, Body::from(bytes));
     let (answer, _same) = tokio::join!(next.clone().run(once), next.run(again));
     answer
+}
+
+/// A function's report of success may be lost on its way, as the reply of the SDK inside it is: the ledger learns that
+/// something was sent, and no more.
+async fn lose_report(State(shown): State<Shown>, request: Request, next: Next) -> Response {
+    let report = request.method() == Method::POST && request.uri().path().ends_with("/outcome");
+    if !report || shown.faults.take(&[Fault::Drop]).is_none() {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let Ok(bytes) = to_bytes(body, shown.body_limit).await else { return too_large() };
+    let lost = serde_json::from_slice(&bytes).ok().and_then(|report: serde_json::Value| {
+        let fence = report.get("fencing_token")?.as_u64()?;
+        (report.get("outcome")? == "succeeded").then(|| {
+            json!({ "fencing_token": fence, "outcome": "unknown", "marker": "bytes_written" }).to_string()
+        })
+    });
+    let Some(lost) = lost else {
+        // There is no success to lose: the next one is.
+        shown.faults.put_back(Fault::Drop);
+        return next.run(Request::from_parts(parts, Body::from(bytes))).await;
+    };
+    shown.story.tell("the function's reply is dropped on purpose: the work is done, and nobody can tell");
+    let mut parts = parts;
+    parts.headers.remove(header::CONTENT_LENGTH);
+    next.run(Request::from_parts(parts, Body::from(lost))).await
+}
+
+/// Code may bring the declaration of its tool; the folder's file decides where it has the tool. Only calls with a token
+/// are looked at: a page in a browser cannot send one unasked.
+async fn declare(State(shown): State<Shown>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let may_state = (request.method() == Method::PUT && path.starts_with("/v1/operations/"))
+        || (request.method() == Method::POST && path == "/v1/claims");
+    if !may_state || !request.headers().contains_key(header::AUTHORIZATION) {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let Ok(bytes) = to_bytes(body, shown.body_limit).await else { return too_large() };
+    for (tool, declaration) in stated(&bytes) {
+        if let Err(why) = take_up(&shown, tool, declaration).await {
+            let hint = "The code's declaration of the tool does not load; the keys are those of the file.";
+            return Problem::new("invalid-request", why).hint(hint).into_response();
+        }
+    }
+    next.run(Request::from_parts(parts, Body::from(bytes))).await
+}
+
+async fn take_up(shown: &Shown, tool: String, declaration: serde_json::Value) -> Result<(), String> {
+    let (tools, name) = (shown.tools.clone(), tool.clone());
+    let carried = tokio::task::spawn_blocking(move || tools.carry(&tool, &declaration)).await;
+    match carried.map_err(|error| error.to_string())?? {
+        Carried::Known => Ok(()),
+        Carried::New(config) => {
+            let declared = config.tools.into_values().map(|declared| declared.tool).collect();
+            shown.ledger.declare(declared).await.map_err(|error| error.to_string())?;
+            shown.story.tell(&format!("the code declares {name} (w writes it to the configuration file)"));
+            Ok(())
+        }
+    }
+}
+
+fn too_large() -> Response {
+    Problem::new("too-large", "The body is too large.").into_response()
+}
+
+async fn write_down(State(shown): State<Shown>) -> Response {
+    let (tools, story) = (shown.tools.clone(), shown.story.clone());
+    match tokio::task::spawn_blocking(move || written_down(&tools, &story)).await {
+        Ok(true) => Redirect::to("/").into_response(),
+        Ok(false) | Err(_) => {
+            Problem::new("internal-error", "The configuration file cannot be written.").into_response()
+        }
+    }
+}
+
+/// Writes what code declares to the file, and says so.
+pub fn written_down(tools: &Tools, story: &Story) -> bool {
+    let file = tools.file.display();
+    match tools.write_down() {
+        Ok(0) => story.tell("the code declares nothing that is not in the file"),
+        Ok(1) => story.tell(&format!("wrote 1 tool to {file}, which decides from now on")),
+        Ok(written) => story.tell(&format!("wrote {written} tools to {file}, which decides from now on")),
+        Err(error) => {
+            story.tell(&format!("{file} cannot be written: {error}"));
+            return false;
+        }
+    }
+    true
 }
 
 async fn front(State(shown): State<Shown>) -> Response {
