@@ -54,7 +54,7 @@ fn tracked() -> Result<Vec<PathBuf>> {
 
 fn check_file(file: &Path, found: &mut Vec<String>) -> Result<()> {
     let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    if !["rs", "sh", "toml", "md", "sql"].contains(&ending) || !file.exists() {
+    if !["rs", "sh", "toml", "md", "sql", "txt", "py"].contains(&ending) || !file.exists() {
         return Ok(());
     }
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
@@ -65,6 +65,9 @@ fn check_file(file: &Path, found: &mut Vec<String>) -> Result<()> {
             file.display()
         ));
     }
+    if ["md", "txt"].contains(&ending) {
+        check_links(file, &text, found);
+    }
     for (number, line) in text.lines().enumerate() {
         for (leftover, why) in LEFTOVERS {
             if line.contains(leftover) {
@@ -73,6 +76,19 @@ fn check_file(file: &Path, found: &mut Vec<String>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Every link to a file of the tree leads somewhere.
+fn check_links(file: &Path, text: &str, found: &mut Vec<String>) {
+    let beside = file.parent().unwrap_or(Path::new(""));
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split_once(')').map(|(link, _)| link));
+    for link in links {
+        let path = link.split('#').next().unwrap_or_default();
+        let outside = path.is_empty() || path.contains("://") || path.contains(' ');
+        if !outside && !beside.join(path).exists() {
+            found.push(format!("{}: the link {link} leads nowhere", file.display()));
+        }
+    }
 }
 
 /// Every linked crate comes from the registry and has a licence that we may ship.
