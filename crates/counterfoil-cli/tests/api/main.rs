@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper that fails ends its test")]
 
 mod answers;
+mod errors;
 mod fuzz;
 mod lifecycle;
 mod support;

@@ -31,7 +31,8 @@ pub(crate) struct House {
 }
 
 /// The tools of every test here.
-fn tools(supplier: &str) -> String {
+fn tools(supplier: &str, folder: &Path) -> String {
+    let folder = folder.display();
     format!(
         r#"
 [tools."supplier.create_order"]
@@ -92,6 +93,46 @@ max_delay = "20ms"
 [tools."hand.made".recovery]
 kind = "none"
 
+[tools."heard.order"]
+[tools."heard.order".http]
+method = "POST"
+url = "{supplier}/orders"
+[tools."heard.order".recovery]
+kind = "idempotency_key"
+key = "header:Idempotency-Key"
+retention = "24h"
+[tools."heard.order".evidence]
+scheme = "standard"
+secret = "${{file:{folder}/signing}}"
+reference = "/data/key"
+event_id = "/id"
+success = {{ pointer = "/type", equals = "order.created" }}
+
+[tools."deaf.order"]
+[tools."deaf.order".http]
+method = "POST"
+url = "{supplier}/orders"
+[tools."deaf.order".recovery]
+kind = "idempotency_key"
+key = "header:Idempotency-Key"
+retention = "24h"
+[tools."deaf.order".evidence]
+scheme = "standard"
+secret = "${{file:{folder}/nowhere}}"
+reference = "/data/key"
+event_id = "/id"
+success = {{ pointer = "/type", equals = "order.created" }}
+
+[tools."short.note"]
+retention = "1s"
+[tools."short.note".http]
+method = "POST"
+url = "{supplier}/tools/note"
+[tools."short.note".recovery]
+kind = "none"
+[tools."short.note".budget]
+elapsed = "1s"
+
 [tools."private.note"]
 accounts = ["elsewhere"]
 [tools."private.note".http]
@@ -116,9 +157,14 @@ impl House {
     }
 
     pub(crate) async fn with_options(options: LedgerOptions) -> Self {
+        Self::in_folder(tempfile::tempdir().unwrap(), options).await
+    }
+
+    /// The ledger that lies in `folder`, or a new one.
+    pub(crate) async fn in_folder(folder: tempfile::TempDir, options: LedgerOptions) -> Self {
         let supplier = Supplier::start(SupplierOptions::new(Flavour::dedupe())).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let config = parsed(&tools(&supplier.url()), folder.path());
+        std::fs::write(folder.path().join("signing"), "whsec_c2lnbmluZyBzZWNyZXQgb2YgYSB0ZXN0\n").unwrap();
+        let config = parsed(&tools(&supplier.url(), folder.path()), folder.path());
         let declared = config.tools.values().map(|declared| declared.tool.clone()).collect();
         let path = folder.path().join("ledger.db");
         let ledger = Ledger::open(&path, declared, options).await.unwrap();
@@ -141,6 +187,14 @@ impl House {
     pub(crate) fn drain(&self) {
         self.app.drain();
         self.stop.cancel();
+    }
+
+    /// Ends it and gives its folder back.
+    pub(crate) async fn close(self) -> tempfile::TempDir {
+        self.drain();
+        self.executor.drain(Duration::from_secs(10)).await;
+        self.ledger.store().close().await;
+        self.folder
     }
 
     pub(crate) async fn token(&self, account: &str, principal: &str, roles: &[&str]) -> String {
