@@ -270,6 +270,8 @@ class _Door:
             "arguments_digest": f"sha256:{digest}",
             "policy_version": tool.version,
             "execute": True,
+            "replaces": None,
+            "inherits": [],
         }
         asks = _policy.asks(tool, tool, False, self.arguments)
         if asks or self.held_by_pause(head):
