@@ -16,6 +16,7 @@ use super::agenda::{Act, Event, Op};
 use super::episode::{Ended, Episode, account};
 use super::node::counted;
 use super::site::Packet;
+use super::tools::scope;
 
 const SECOND: i64 = 1_000;
 const MINUTE: i64 = 60 * SECOND;
@@ -282,7 +283,7 @@ impl Episode {
         // Whoever was down, paused or in doubt looks later.
         let plan = &self.plans[self.truths[op].plan];
         let disturbed = self.last_down + ASKED_WITHIN + 300 > self.now
-            || plan.paused_since.is_some()
+            || plan.stands_since.is_some()
             || !plan.declared
             || (0..self.nodes.len()).any(|node| !self.nodes[node].is_up(self.now) || self.in_doubt(node));
         if disturbed {
@@ -319,7 +320,7 @@ impl Episode {
         let refused =
             operation.attempts.iter().any(|attempt| attempt.outcome == Some(AttemptOutcome::Rejected));
         let over_at = last.started_at.plus(facts.recovery.lookup_for());
-        let paused = self.plans[self.truths[op].plan].paused_for;
+        let paused = self.plans[self.truths[op].plan].stood_for;
         let paused = std::time::Duration::from_millis(u64::try_from(paused).unwrap_or(0));
         let first = operation.attempts.first()?;
         let budget = first.started_at.plus(facts.budget.elapsed).plus(paused);
@@ -520,7 +521,16 @@ impl Episode {
             }
             (false, Some(since)) => {
                 self.plans[plan].paused_since = None;
-                self.plans[plan].paused_for += self.now - since;
+                self.last_down = self.last_down.max(since.max(self.now));
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+        let stands = [1, 2].into_iter().any(|vendor| self.world.paused(&tool.name, Some(&scope(vendor))));
+        match (stands, self.plans[plan].stands_since) {
+            (true, None) => self.plans[plan].stands_since = Some(self.now),
+            (false, Some(since)) => {
+                self.plans[plan].stands_since = None;
+                self.plans[plan].stood_for += self.now - since;
                 self.last_down = self.last_down.max(self.now);
             }
             (true, Some(_)) | (false, None) => {}

@@ -479,9 +479,7 @@ impl Episode {
         }
         self.truths[op].due = None;
         let due = self.world.due_at(&account(), &self.truths[op].id);
-        let name = self.tool_name(op);
-        // What is paused as a whole is left alone until it is resumed.
-        if self.world.paused(&name, None) || due.is_none() {
+        if due.is_none() {
             return;
         }
         if due.is_some_and(|at| at > self.store_now()) {
@@ -493,7 +491,7 @@ impl Episode {
         self.truths[op].idle = (idle + 1).min(20);
         let open = self.stored(op).is_some_and(|row| matches!(row.state, State::Unknown(_)));
         let plan = &self.plans[self.truths[op].plan];
-        let watched = open && plan.declared && plan.paused_since.is_none();
+        let watched = open && plan.declared && plan.stands_since.is_none();
         let rest = if watched { 0 } else { idle.saturating_sub(11) };
         self.truths[op].left_alone = self.now + (SECOND << rest);
         let both = self.seed.chance(100);

@@ -37,8 +37,10 @@ pub(super) struct Plan {
     pub(super) vendor: u8,
     /// Since when its sends stand still.
     pub(super) paused_since: Option<i64>,
+    /// Since when they stand still under any vendor account.
+    pub(super) stands_since: Option<i64>,
     /// How long they stood still before.
-    pub(super) paused_for: i64,
+    pub(super) stood_for: i64,
 }
 
 fn span(millis: i64) -> Duration {
@@ -101,7 +103,16 @@ pub(super) fn plan(number: usize, class: Class, seed: &mut Seed) -> Plan {
         }];
     }
     let attempts = tool.budget.attempts;
-    Plan { tool, site, declared: true, attempts, vendor: 1, paused_since: None, paused_for: 0 }
+    Plan {
+        tool,
+        site,
+        declared: true,
+        attempts,
+        vendor: 1,
+        paused_since: None,
+        stands_since: None,
+        stood_for: 0,
+    }
 }
 
 fn http(number: usize, seed: &mut Seed) -> HttpDeclaration {
