@@ -267,18 +267,15 @@ impl Prepare {
         let snapshot = seen.as_ref().unwrap_or(snapshot);
         let context = snapshot.context(&self.tool)?;
         let by = Actor::Caller(self.caller.principal.clone());
-        let mut data = json!({
+        let data = json!({
             "tool": self.tool.as_str(),
             "fingerprint": self.print().to_string(),
             "arguments_digest": digest(self.arguments.as_str()),
             "policy_version": version,
             "execute": self.execute,
+            "replaces": self.replaces.as_ref().map(OperationId::as_str),
+            "inherits": operation.inherits.iter().map(OperationId::as_str).collect::<Vec<_>>(),
         });
-        if let (Some(former), serde_json::Value::Object(data)) = (&self.replaces, &mut data) {
-            let inherits: Vec<&str> = operation.inherits.iter().map(OperationId::as_str).collect();
-            data.insert("replaces".to_owned(), json!(former.as_str()));
-            data.insert("inherits".to_owned(), json!(inherits));
-        }
         let mut draft = Draft::new(operation, snapshot.now);
         draft.note("prepared", by.clone(), data);
         draft.changes.others.extend(replaced);
