@@ -96,6 +96,18 @@ impl Dev {
         String::from_utf8(self.call("GET", "/dev/story", "").await.body).unwrap()
     }
 
+    /// Waits until the story says so: it is told after the commits that it tells of.
+    async fn told(&self, text: &str) {
+        let told = async {
+            while !self.story().await.contains(text) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        if tokio::time::timeout(Duration::from_secs(30), told).await.is_err() {
+            panic!("never told: {text}\n{}", self.story().await);
+        }
+    }
+
     fn effects(&self) -> Vec<Effect> {
         read_effects(&self.folder.path().join(".counterfoil/supplier.db")).unwrap()
     }
@@ -123,8 +135,7 @@ async fn whatever_goes_wrong_on_purpose_there_is_one_order_and_one_receipt() {
         let reference = first["receipt"]["reference"].as_str().unwrap();
         let order = dev.effects().into_iter().find(|effect| effect.value()["sku"] == fault).unwrap();
         assert_eq!(order.order, reference);
-        let story = dev.story().await;
-        assert!(story.contains(told), "{story}");
+        dev.told(told).await;
     }
     let portal = String::from_utf8(dev.call("GET", "/dev/orders", "").await.body).unwrap();
     assert!(portal.contains("3 orders"), "{portal}");
@@ -156,8 +167,8 @@ async fn faults_by_chance_lose_nothing_either() {
         assert_eq!(dev.order(&id).await["state"], "succeeded");
         assert_eq!(dev.effects_of(&id), 1);
     }
-    let story = dev.story().await;
-    assert!(story.contains("dropped on purpose") && story.contains("twice at once"), "{story}");
+    dev.told("dropped on purpose").await;
+    dev.told("twice at once").await;
 }
 
 #[tokio::test]
@@ -172,8 +183,8 @@ async fn a_key_arms_a_fault() {
     tokio::time::timeout(Duration::from_secs(30), taken).await.expect("the key was not taken");
     dev.order("by-key").await;
     assert_eq!(dev.effects_of("by-key"), 1);
-    let story = dev.story().await;
-    assert!(story.contains("armed: drop the next reply") && story.contains("curl"), "{story}");
+    dev.told("armed: drop the next reply").await;
+    dev.told("curl").await;
 }
 
 #[tokio::test]
@@ -188,6 +199,25 @@ async fn tokens_receipts_and_ports_outlive_the_server() {
     let again = dev.order("kept").await;
     assert_eq!((&again["receipt"], &again["replayed"]), (&first["receipt"], &json!(true)));
     assert_eq!(dev.effects_of("kept"), 1);
+}
+
+#[tokio::test]
+async fn a_day_passes_in_one_call_and_what_it_ends_is_over() {
+    let dev = Dev::start(&[]);
+    dev.order("yesterday").await;
+    for wrong in ["{}", "{\"advance\":\"soon\"}", "{\"advance\":\"90000d\"}"] {
+        assert_eq!(dev.call("POST", "/dev/clock", wrong).await.status, 400, "{wrong}");
+    }
+    let moved = dev.call("POST", "/dev/clock", "{\"advance\":\"25h\"}").await;
+    assert_eq!((moved.status, moved.value()), (200, json!({ "moved": "25h" })));
+    let body = json!({ "tool": "practice.create_order", "arguments": { "sku": "yesterday", "quantity": 2 } });
+    let late = dev.call("PUT", "/v1/operations/yesterday", &body.to_string()).await;
+    assert_eq!(late.status, 410, "{}", late.value());
+    dev.order("today").await;
+    // Another run is not earlier than its ledger.
+    let dev = Dev::start_in(dev.end(), &[]);
+    dev.order("later").await;
+    assert_eq!((dev.effects_of("yesterday"), dev.effects().len()), (1, 3));
 }
 
 #[tokio::test]
@@ -228,6 +258,7 @@ async fn raw(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &s
 async fn the_pages_answer_this_hosts_browser_alone() {
     let dev = Dev::start(&[]);
     dev.order("%3Cscript%3Ex").await;
+    dev.told("succeeded").await;
     let page = dev.call("GET", "/", "").await;
     let text = String::from_utf8(page.body.clone()).unwrap();
     assert_eq!(page.status, 200);
@@ -310,8 +341,8 @@ async fn a_function_needs_no_file_and_its_lost_reply_is_found_again() {
     assert_eq!((&found["state"], &found["receipt"]["source"]), (&json!("succeeded"), &json!("lookup")));
     assert_eq!(dev.guarded("mine-1", "call-3").await["receipt"], found["receipt"]);
     assert_eq!(dev.effects_of("mine-1"), 1);
-    let story = dev.story().await;
-    assert!(story.contains("the code declares mine.order") && story.contains("it is there"), "{story}");
+    dev.told("the code declares mine.order").await;
+    dev.told("it is there").await;
 
     // The file, once it is written, says the same, so the code goes on; another run knows the tool as well.
     let own = dev.address().to_string();

@@ -8,9 +8,10 @@ use axum::Router;
 use clap::Args;
 use counterfoil::destination::Destination;
 use counterfoil::http::HttpDestination;
-use counterfoil::ledger::Ledger;
+use counterfoil::ledger::{Ledger, LedgerOptions};
 use counterfoil::store::Token;
-use counterfoil::{Account, Principal};
+use counterfoil::store::sqlite::SqliteOptions;
+use counterfoil::{Account, Clock, Principal};
 use sim::supplier::{Flavour, Supplier, SupplierOptions};
 
 use super::error::CommandError;
@@ -21,6 +22,7 @@ use crate::api::listen::Socket;
 use crate::api::{self, App};
 use crate::config::report::Report;
 use crate::config::{Config, Overrides};
+use crate::dev::clock::Moved;
 use crate::dev::destination::Faulty;
 use crate::dev::faults::{Faults, Rates};
 use crate::dev::folder::{DISCOVERY, Discovery, Folder, NAME, Unusable};
@@ -87,6 +89,7 @@ pub fn run(args: &DevArgs, context: &mut Context<'_>) -> Result<Exit, CommandErr
         supplier.addr(),
         folder.file("declared.json"),
     );
+    let clock = Moved::open(folder.file("clock"));
     let dev = Dev {
         tools: Arc::new(tools),
         faults: Arc::new(Faults::new(args.faults, seed)),
@@ -97,6 +100,7 @@ pub fn run(args: &DevArgs, context: &mut Context<'_>) -> Result<Exit, CommandErr
         last,
         ledger,
         listener,
+        clock: Arc::new(clock),
     };
     if args.faults.any() {
         context.out.note(format!("faults happen by chance, with seed {seed}"))?;
@@ -144,6 +148,7 @@ struct Dev {
     last: Discovery,
     ledger: PathBuf,
     listener: TcpListener,
+    clock: Arc<Moved>,
 }
 
 impl Dev {
@@ -210,6 +215,12 @@ impl Stage for Dev {
         Socket::of(self.listener.try_clone()?)
     }
 
+    fn ledger_options(&self) -> LedgerOptions {
+        let defaults = LedgerOptions::default();
+        let clock: Arc<dyn Clock> = self.clock.clone();
+        LedgerOptions { store: SqliteOptions { clock: clock.clone(), ..defaults.store }, clock, ..defaults }
+    }
+
     fn destination(&self, real: HttpDestination) -> Arc<dyn Destination> {
         Arc::new(Faulty::new(real, self.faults.clone(), self.story.clone()))
     }
@@ -223,6 +234,7 @@ impl Stage for Dev {
             body_limit: app.longest_body(),
             tools: self.tools.clone(),
             ledger: ledger.clone(),
+            clock: self.clock.clone(),
         };
         routes::around(api::router(app.clone()), shown)
     }

@@ -100,6 +100,9 @@ pub(super) trait Stage {
     /// Listens.
     async fn socket(&self, config: &Config) -> std::io::Result<Socket>;
 
+    /// How the ledger is opened.
+    fn ledger_options(&self) -> LedgerOptions;
+
     /// What carries requests out.
     fn destination(&self, real: HttpDestination) -> Arc<dyn Destination>;
 
@@ -127,6 +130,10 @@ impl Stage for Plain {
 
     async fn socket(&self, config: &Config) -> std::io::Result<Socket> {
         Socket::bind(&config.server.listen).await
+    }
+
+    fn ledger_options(&self) -> LedgerOptions {
+        LedgerOptions::default()
     }
 
     fn destination(&self, real: HttpDestination) -> Arc<dyn Destination> {
@@ -186,7 +193,7 @@ async fn serve(
 ) -> Result<Exit, CommandError> {
     let mut ends = Ends::new(start.until_input_ends)?;
     let mut hang_up = signal(SignalKind::hangup())?;
-    let ledger = open(config).await?;
+    let ledger = open(config, stage.ledger_options()).await?;
     let store = ledger.store().clone();
     warn_of_mark(store.mark_state(), context)?;
     if start.paused {
@@ -294,9 +301,9 @@ fn joined(ended: Result<(), tokio::task::JoinError>, what: &str) {
     }
 }
 
-async fn open(config: &Config) -> Result<Ledger, CommandError> {
+async fn open(config: &Config, options: LedgerOptions) -> Result<Ledger, CommandError> {
     let Database::Sqlite(path) = &config.server.database;
-    let opened = Ledger::open(path, tools(config), LedgerOptions::default()).await;
+    let opened = Ledger::open(path, tools(config), options).await;
     opened.map_err(|error| super::database::unusable(path, &error))
 }
 

@@ -16,11 +16,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sim::supplier::read_effects;
 
+use super::clock::Moved;
 use super::faults::{Fault, Faults};
 use super::page::{self, Order};
 use super::story::Story;
 use super::tools::{Carried, Tools, stated};
 use crate::api::Problem;
+use crate::config::duration::{Length, spell};
 
 /// What the pages show. Clones share it.
 #[derive(Clone)]
@@ -39,6 +41,8 @@ pub struct Shown {
     pub tools: Arc<Tools>,
     /// Where declarations of code are put in force.
     pub ledger: Ledger,
+    /// The clock that can be moved on.
+    pub clock: Arc<Moved>,
 }
 
 /// `api`, with the pages beside it and calls that may arrive twice.
@@ -47,6 +51,7 @@ pub fn around(api: Router, shown: Shown) -> Router {
         .route("/", get(front))
         .route("/dev/story", get(lines))
         .route("/dev/faults", get(armed).post(arm))
+        .route("/dev/clock", post(advance))
         .route("/dev/declarations", post(write_down))
         .route("/dev/orders", get(orders))
         .route("/dev/style.css", get(style))
@@ -259,6 +264,30 @@ async fn arm(State(shown): State<Shown>, request: Request) -> Response {
         shown.story.tell(&format!("armed: {}", asked.fault.says()));
     }
     if button.is_some() { Redirect::to("/").into_response() } else { armed(State(shown)).await }
+}
+
+/// How far to move the clock on, as `{"advance": "25h"}`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Advance {
+    advance: String,
+}
+
+async fn advance(State(shown): State<Shown>, request: Request) -> Response {
+    let bytes = to_bytes(request.into_body(), ASKED_BYTES).await.unwrap_or_default();
+    let asked = serde_json::from_slice::<Advance>(&bytes).ok();
+    let Some(by) = asked.and_then(|asked| Length::parse(&asked.advance).ok()) else {
+        return Problem::new("invalid-request", "The body is {\"advance\": \"25h\"}.").into_response();
+    };
+    let clock = shown.clock.clone();
+    match tokio::task::spawn_blocking(move || clock.advance(by.0)).await {
+        Ok(Ok(moved)) => {
+            shown.story.tell(&format!("the clock is moved on by {}", spell(by.0)));
+            axum::Json(json!({ "moved": spell(moved) })).into_response()
+        }
+        Ok(Err(error)) => Problem::new("invalid-request", error.to_string()).into_response(),
+        Err(_) => Problem::new("internal-error", "The clock cannot be moved.").into_response(),
+    }
 }
 
 async fn orders(State(shown): State<Shown>, Query(query): Query<HashMap<String, String>>) -> Response {

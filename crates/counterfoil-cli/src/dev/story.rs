@@ -52,6 +52,7 @@ impl Story {
 
     /// Says something that happened now.
     pub fn tell(&self, text: &str) {
+        // The host's time, also where the ledger's clock was moved on: this is read by somebody who sits here.
         self.tell_at(counterfoil::Clock::now(&counterfoil::SystemClock::default()), text);
     }
 

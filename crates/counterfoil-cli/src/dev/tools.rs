@@ -26,7 +26,7 @@ pub struct Tools {
     pub file: PathBuf,
     /// What comes before it.
     pub overrides: Overrides,
-    /// The account that every tool belongs to.
+    /// The account of this server.
     pub account: Account,
     /// The practice supplier.
     pub supplier: SocketAddr,
@@ -82,7 +82,8 @@ impl Tools {
                 config.tools.entry(name).or_insert(declared);
             }
         }
-        for declared in config.tools.values_mut() {
+        // A tool for some accounts belongs to this one here; one for all accounts stays so.
+        for declared in config.tools.values_mut().filter(|declared| declared.tool.accounts.is_some()) {
             declared.tool.accounts = Some(vec![self.account.clone()]);
         }
         Ok(config)
