@@ -45,6 +45,8 @@ pub struct Context<'a> {
 pub enum PauseReason {
     /// An operator, or three credential refusals in a row.
     Paused,
+    /// The ledger is older than its mark, or has none: what it knows of sends may not be all.
+    Restored,
     /// The two clocks disagree, or store time went back: nothing that waits for an instant may be trusted.
     Clock,
 }
@@ -54,6 +56,16 @@ impl Context<'_> {
     #[must_use]
     pub fn replaced(&self, operation: &Operation) -> bool {
         waits::live_replacement(operation.replaced_by.as_ref(), self.holders).is_some()
+    }
+
+    /// Whether absence can be believed at all. While the clocks disagree nobody can say how long was waited, and a restored
+    /// ledger may not know of the last attempt: a hit settles then, a miss does not.
+    #[must_use]
+    pub fn believes_misses(&self) -> bool {
+        match self.paused {
+            Some(PauseReason::Clock | PauseReason::Restored) => false,
+            Some(PauseReason::Paused) | None => true,
+        }
     }
 
     /// What must be settled before `operation` may start, beside the task guard.
@@ -486,7 +498,9 @@ fn prepared_step(operation: &Operation, waiting: &Waiting, context: &Context<'_>
     }
     match (operation.wish, context.paused) {
         (false, _) => NextStep::of(Action::Execute),
-        (true, Some(PauseReason::Paused)) => NextStep::because(Action::Retry, "paused"),
+        (true, Some(PauseReason::Paused | PauseReason::Restored)) => {
+            NextStep::because(Action::Retry, "paused")
+        }
         (true, Some(PauseReason::Clock)) => NextStep::because(Action::Retry, "clock-in-doubt"),
         (true, None) => {
             let reason = match operation.attempts.last().and_then(|attempt| attempt.outcome) {

@@ -338,7 +338,6 @@ impl Executor {
         let ledger = &self.inner.ledger;
         let pauses = Arc::new(ledger.store().pauses().await?);
         self.inner.pauses.send_replace(pauses.clone());
-        let everything = pauses.iter().any(|pause| pause.tool.is_none());
         let others: Vec<ToolName> = pauses
             .iter()
             .filter(|pause| pause.scope.is_none())
@@ -354,7 +353,7 @@ impl Executor {
             .collect();
         let now = ledger.clock().now();
         let due = ledger.store().due(now, PAGE, DueOf::Except(others.clone())).await?;
-        self.see_to(due, everything, round, false);
+        self.see_to(due, round, false);
         if others.is_empty() {
             return Ok(());
         }
@@ -363,12 +362,12 @@ impl Executor {
         let full = due.len() == PAGE as usize;
         let came_to = due.last().cloned();
         // From the beginning again after the last page.
-        round.after = self.see_to(due, everything, round, true).or(came_to.filter(|_| full));
+        round.after = self.see_to(due, round, true).or(came_to.filter(|_| full));
         Ok(())
     }
 
     /// Carries these on, as far as there are places: the last one that had a place, where some had none.
-    fn see_to(&self, due: Vec<Due>, everything: bool, round: &mut Round, of_others: bool) -> Option<Due> {
+    fn see_to(&self, due: Vec<Due>, round: &mut Round, of_others: bool) -> Option<Due> {
         let mut last = None;
         let again = self.inner.ledger.clock().monotonic() + LEFT_ALONE;
         let places = if of_others { &round.others } else { &round.places };
@@ -383,11 +382,8 @@ impl Executor {
             round.left_alone.insert(key, again);
             let executor = self.clone();
             self.inner.attempts.spawn(async move {
-                let carried = match everything {
-                    true => executor.tick(&account, &id).await.map(|_| ()),
-                    false => executor.carry(&account, &id).await,
-                };
-                if let Err(error) = carried {
+                // Also while sends are paused: look-ups go on, and a start is refused where it would be committed.
+                if let Err(error) = executor.carry(&account, &id).await {
                     tracing::warn!(account = %account, operation = %id, code = error.code(), "not carried on");
                 }
                 drop(place);

@@ -59,6 +59,28 @@ fn a_hit_on_demand_settles_at_once() {
     world.verify();
 }
 
+/// Sends stand still, also after a restart; look-ups go on, and what they find settles.
+#[test]
+fn a_pause_of_everything_stops_sends_and_no_look_ups() {
+    let world = lagging(searched());
+    let server = world.serve();
+    let agent = world.agent(&server);
+    world.supplier.fault(Fault::ReplyDropped).unwrap();
+    agent.put("a", &order("flour", 0)).expect(202);
+    agent.until("a", "looked up", |answer| answer.at("/lookups/0").is_object());
+    world.run(&["tool", "pause", "--all", "--note", "stock-taking"]).expect(0);
+    agent.put("b", &order("rice", 0)).expect(202);
+    world.supplier.advance(Duration::from_secs(4000));
+    let found = agent.until_state("a", &["succeeded", "rejected"]);
+    assert_eq!((found.state(), found.text("/receipt/source")), ("succeeded".into(), "lookup".into()));
+    assert_eq!((world.effects(), world.writes()), (1, 1));
+    assert_eq!(agent.get("b").expect(200).state(), "prepared");
+    world.run(&["tool", "resume", "--all", "--note", "done"]).expect(0);
+    assert_eq!(agent.until_state("b", &["succeeded", "rejected"]).state(), "succeeded");
+    assert_eq!((world.effects(), world.writes()), (2, 2));
+    world.verify();
+}
+
 #[test]
 fn a_miss_on_demand_before_the_wait_counts_for_nothing() {
     let world =

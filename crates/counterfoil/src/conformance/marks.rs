@@ -62,7 +62,7 @@ async fn a_restored_ledger_starts_paused(bench: &Bench<'_>) {
         assert_eq!(open.store.pauses().await.unwrap().len(), 1);
         let look = Append::new(&account(), "kept", 0, &open.declared);
         let seen = open.store.commit(look).await.unwrap();
-        assert_eq!((seen.paused, seen.restored), (Some(PauseReason::Paused), true));
+        assert_eq!((seen.paused, seen.restored), (Some(PauseReason::Restored), true));
         let refused = insert(&open, "lost").await.unwrap_err();
         assert_eq!(refused, Error::Refused(Refusal::LedgerRestored));
         let tool = ToolName::parse("t.one").unwrap();

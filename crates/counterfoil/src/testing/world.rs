@@ -230,10 +230,11 @@ impl World {
                 None => self.subject_peers(needs.account, needs.subject, self.now),
             },
             predecessor: self.predecessor(needs),
-            paused: match (stopped, self.clock_in_doubt) {
-                (_, true) => Some(PauseReason::Clock),
-                (true, false) => Some(PauseReason::Paused),
-                (false, false) => None,
+            paused: match (stopped, self.clock_in_doubt, self.restored) {
+                (_, true, _) => Some(PauseReason::Clock),
+                (_, false, true) => Some(PauseReason::Restored),
+                (true, false, false) => Some(PauseReason::Paused),
+                (false, false, false) => None,
             },
             paused_for: self.paused_for(operation),
             refusals: counted.and_then(|key| self.refusals.get(&key)).copied().unwrap_or(0),

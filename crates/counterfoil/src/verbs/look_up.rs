@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::draft::{Draft, cover, state_data};
 use super::pass::{after_settled, pass, replan, settle_on};
-use crate::decide::{self, Context, PauseReason, Plan};
+use crate::decide::{self, Context, Plan};
 use crate::destination::LookedUp;
 use crate::error::Refusal;
 use crate::fingerprint::Arguments;
@@ -233,13 +233,12 @@ impl LookUpReport {
         // Whoever was outranked meanwhile, by a new attempt or another look-up, can only bring proof of success.
         let open = matches!(&draft.operation.state, State::Unknown(_));
         let current = open && draft.operation.fence == self.fence;
-        // While the clocks disagree nobody can say how long was waited: a hit settles, a miss does not.
         let (began_at, waited) = match Safeguard::BeganAfter.stands() {
             true => (self.began_at, self.waited),
             false => (context.now, self.waited + context.now.since(self.began_at)),
         };
         let counts = current
-            && context.paused != Some(PauseReason::Clock)
+            && context.believes_misses()
             && self.looked.answer == LookUpAnswer::Absent
             && !self.looked.scope_changed
             && !draft.operation.duplicate_suspected

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::draft::{Draft, rejection, state_data};
 use crate::caller::{Caller, Need};
-use crate::decide::{Context, PauseReason, lingers_until, send_rule};
+use crate::decide::{Context, lingers_until, send_rule};
 use crate::error::Refusal;
 use crate::id::OperationId;
 use crate::operation::{Attempt, Decision, Operation, Receipt, ReceiptSource, RejectionCode};
@@ -223,7 +223,7 @@ impl Resolve {
             return Err(Refusal::TooEarly { not_before: None });
         };
         let lingers = lingers_until(operation, context.now);
-        let in_doubt = context.paused == Some(PauseReason::Clock);
+        let in_doubt = !context.believes_misses();
         if (context.now <= bound || in_doubt || lingers.is_some()) && Safeguard::PersonWaits.stands() {
             return Err(Refusal::TooEarly {
                 not_before: Some(lingers.map_or(bound, |until| until.max(bound))),

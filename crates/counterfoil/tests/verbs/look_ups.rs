@@ -146,17 +146,20 @@ fn an_old_miss_that_is_read_late_counts_for_nothing() {
 }
 
 #[test]
-fn while_the_clocks_disagree_no_miss_counts_and_a_hit_settles() {
-    let mut kitchen = reply_lost(with_look_up(true, Some(300)));
-    kitchen.wait(1_000);
-    kitchen.world.clock_in_doubt = true;
-    let claim = claimed(&mut kitchen);
-    tell(&mut kitchen, claim, 10_000, looked(LookUpAnswer::Absent));
-    assert_eq!((kitchen.state("a"), kitchen.row("a").look_ups[0].counts), ("unknown", false));
-    kitchen.wait(60);
-    let claim = claimed(&mut kitchen);
-    tell(&mut kitchen, claim, 10_000, looked(LookUpAnswer::Found));
-    assert_eq!(kitchen.state("a"), "succeeded");
+fn where_clock_or_ledger_are_in_doubt_no_miss_counts_and_a_hit_settles() {
+    for restored in [false, true] {
+        let mut kitchen = reply_lost(with_look_up(true, Some(300)));
+        kitchen.wait(1_000);
+        kitchen.world.clock_in_doubt = !restored;
+        kitchen.world.restored = restored;
+        let claim = claimed(&mut kitchen);
+        tell(&mut kitchen, claim, 10_000, looked(LookUpAnswer::Absent));
+        assert_eq!((kitchen.state("a"), kitchen.row("a").look_ups[0].counts), ("unknown", false));
+        kitchen.wait(60);
+        let claim = claimed(&mut kitchen);
+        tell(&mut kitchen, claim, 10_000, looked(LookUpAnswer::Found));
+        assert_eq!(kitchen.state("a"), "succeeded");
+    }
 }
 
 #[test]

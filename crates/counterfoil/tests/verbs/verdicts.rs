@@ -162,6 +162,13 @@ fn absence_is_established_only_after_the_last_request_cannot_arrive_any_more() {
     assert_eq!(kitchen.resolve("a", ABSENT).unwrap_err(), too_early, "by a clock that is in doubt");
     assert!(kitchen.row("a").attempts.iter().all(|attempt| !attempt.settled));
     kitchen.world.clock_in_doubt = false;
+    kitchen.world.restored = true;
+    assert_eq!(
+        kitchen.resolve("a", ABSENT).unwrap_err(),
+        too_early,
+        "by a ledger that may have forgotten a send"
+    );
+    kitchen.world.restored = false;
     let view = kitchen.resolve("a", ABSENT).unwrap();
     let State::Rejected(ended) = &view.operation.state else { panic!("{:?}", view.operation.state) };
     assert_eq!((ended.code, ended.by.as_ref().unwrap().as_str()), (RejectionCode::ConfirmedAbsent, "ann"));

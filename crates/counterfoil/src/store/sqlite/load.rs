@@ -156,6 +156,8 @@ impl View<'_> {
         // A doubt of the clock goes first: a pause must not hide it from whoever waits for an instant.
         let paused = if self.clocks.in_doubt(now, self.newest) {
             Some(PauseReason::Clock)
+        } else if self.pauses.iter().any(|pause| pause.restored) {
+            Some(PauseReason::Restored)
         } else if self.pauses.iter().any(|pause| pause.covers(tool, scope)) {
             Some(PauseReason::Paused)
         } else {
