@@ -254,8 +254,10 @@ impl Episode {
             }
             Recovery::Transaction | Recovery::LookUp(_) | Recovery::None(_) => None,
         };
-        let first =
-            operation.attempts.iter().find(|attempt| attempt.outcome != Some(AttemptOutcome::NotSent));
+        let first = operation
+            .attempts_under_key()
+            .iter()
+            .find(|attempt| attempt.outcome != Some(AttemptOutcome::NotSent));
         match (memory, first) {
             (Some((memory, margin)), Some(first)) => {
                 let wait = facts.budget.max_delay.max(LONGEST_WAIT);
@@ -346,8 +348,10 @@ impl Episode {
     }
 
     fn window_end(&self, operation: &Operation, facts: &Tool) -> Timestamp {
-        let first =
-            operation.attempts.iter().find(|attempt| attempt.outcome != Some(AttemptOutcome::NotSent));
+        let first = operation
+            .attempts_under_key()
+            .iter()
+            .find(|attempt| attempt.outcome != Some(AttemptOutcome::NotSent));
         let memory = match &facts.recovery {
             Recovery::IdempotencyKey(key) => Some(key.retention),
             Recovery::UniqueReference(reference) => reference.unique_for,
