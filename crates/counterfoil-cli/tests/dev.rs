@@ -356,6 +356,15 @@ async fn a_function_needs_no_file_and_its_lost_reply_is_found_again() {
 }
 
 #[tokio::test]
+async fn with_declared_only_the_file_alone_decides() {
+    let dev = Dev::start(&["--declared-only"]);
+    let claim = json!({ "worker": "app", "claim_id": "c", "declaration": declaration() });
+    let body = json!({ "tool": "mine.order", "arguments": {}, "claim": claim });
+    let reply = dev.call("PUT", "/v1/operations/mine-1", &body.to_string()).await;
+    assert_eq!(reply.status, 404, "{}", reply.value());
+}
+
+#[tokio::test]
 async fn a_declaration_that_does_not_load_is_refused_and_stores_nothing() {
     let dev = Dev::start(&[]);
     let claim =

@@ -15,7 +15,7 @@ use counterfoil::verbs::{Entered, PrepareReply};
 use super::agenda::{Act, Event, Op};
 use super::episode::{Ended, Episode, account};
 use super::node::counted;
-use super::site::Packet;
+use super::site::{Packet, store_time};
 use super::tools::scope;
 
 const SECOND: i64 = 1_000;
@@ -288,7 +288,12 @@ impl Episode {
             || plan.stands_since.is_some()
             || !plan.declared
             || (0..self.nodes.len()).any(|node| !self.nodes[node].is_up(self.now) || self.in_doubt(node));
-        if disturbed {
+        // A declaration that changes what may still settle it is applied at the next look, as it was planned before.
+        let planned = open.not_before.is_some_and(|at| {
+            at.as_millis() + ASKED_WITHIN + 300 > self.store_now().as_millis()
+                && operation.updated_at <= store_time(plan.changed_at, self.offset)
+        });
+        if disturbed || planned {
             return self.check_later(op);
         }
         let Ok(view) = self.world.view(&account(), &self.truths[op].id) else { return };

@@ -565,6 +565,7 @@ impl Episode {
 
     fn reload(&mut self, plan: usize) {
         let what = tools::changed(&mut self.plans[plan], &mut self.seed);
+        self.plans[plan].changed_at = self.now;
         let name = self.plans[plan].tool.name.clone();
         self.note(None, |_| format!("the configuration is read anew: {name}: {what}"));
         if self.plans[plan].declared {
@@ -584,6 +585,7 @@ impl Episode {
 
     fn declare(&mut self, plan: usize) {
         self.plans[plan].declared = true;
+        self.plans[plan].changed_at = self.now;
         let tool = self.plans[plan].tool.clone();
         self.world.declare(tool);
         self.look_again(plan);

@@ -37,6 +37,8 @@ pub(super) struct Plan {
     pub(super) vendor: u8,
     /// Since when its sends stand still.
     pub(super) paused_since: Option<i64>,
+    /// When its declaration last changed.
+    pub(super) changed_at: i64,
     /// Since when they stand still under any vendor account.
     pub(super) stands_since: Option<i64>,
     /// How long they stood still before.
@@ -109,6 +111,7 @@ pub(super) fn plan(number: usize, class: Class, seed: &mut Seed) -> Plan {
         declared: true,
         attempts,
         vendor: 1,
+        changed_at: -HOUR,
         paused_since: None,
         stands_since: None,
         stood_for: 0,

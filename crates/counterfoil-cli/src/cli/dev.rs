@@ -47,6 +47,9 @@ pub struct DevArgs {
     /// Listen on this port of 127.0.0.1; default: the last one used here, else 8787, else any
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
+    /// Take no declarations from code: the file alone decides, as in production
+    #[arg(long)]
+    pub declared_only: bool,
     /// End when standard input ends
     #[arg(long, hide = true)]
     pub until_input_ends: bool,
@@ -101,6 +104,7 @@ pub fn run(args: &DevArgs, context: &mut Context<'_>) -> Result<Exit, CommandErr
         ledger,
         listener,
         clock: Arc::new(clock),
+        declared_only: args.declared_only,
     };
     if args.faults.any() {
         context.out.note(format!("faults happen by chance, with seed {seed}"))?;
@@ -149,6 +153,7 @@ struct Dev {
     ledger: PathBuf,
     listener: TcpListener,
     clock: Arc<Moved>,
+    declared_only: bool,
 }
 
 impl Dev {
@@ -235,6 +240,7 @@ impl Stage for Dev {
             tools: self.tools.clone(),
             ledger: ledger.clone(),
             clock: self.clock.clone(),
+            declared_only: self.declared_only,
         };
         routes::around(api::router(app.clone()), shown)
     }

@@ -367,7 +367,7 @@ async fn lists_evidence_events_and_tools() {
     assert_eq!(quiet["items"], json!([]));
 
     let tools = house.get(&token, "/v1/tools").await.value();
-    assert_eq!(tools["items"].as_array().unwrap().len(), 7, "an operator sees all of them");
+    assert_eq!(tools["items"].as_array().unwrap().len(), 10, "an operator sees all of them");
     let paused = house.call(&token, "POST", "/v1/tools/mail.send/pause", &json!({ "note": "outage" })).await;
     assert_eq!((paused.status, &paused.value()["paused"][0]["note"]), (200, &json!("outage")));
     let mail = json!({ "tool": "mail.send", "arguments": {}, "execute": true, "wait_ms": 0 });

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,6 +37,12 @@ kind = "idempotency_key"
 key = "header:Idempotency-Key"
 retention = "24h"
 """
+
+#: The account of a world.
+ACCOUNT = "kitchen"
+
+#: Seconds of each unit of a length of time.
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 #: How long a server may take until it is ready, and to end, in seconds.
 READY_WITHIN = 30.0
@@ -75,6 +82,10 @@ class Supplier:
         for _ in range(times):
             self._fault(Fault("lose_reply"))
 
+    def advance(self, seconds: float) -> None:
+        """Moves the supplier's time on; it remembers a key for a day."""
+        self._ask("advance", {"seconds": seconds})
+
     def kill_after_effect(self, process: int) -> None:
         """The next write takes effect, then that process is killed (-9) before it learns of it."""
         self._fault(Fault("kill", process))
@@ -109,6 +120,7 @@ class World:
         self.supplier = supplier
         self._binary = binary
         self._process: subprocess.Popen[bytes] | None = None
+        self._keeper: threading.Thread | None = None
         self._port = 0
         self._tokens: dict[tuple[str, str, tuple[str, ...]], str] = {}
         self._server = server
@@ -118,7 +130,7 @@ class World:
     def configure(self, tools: str) -> None:
         """Writes the configuration anew; it counts from the next start on."""
         listen = f"127.0.0.1:{self._port}"
-        text = f'[server]\nlisten = "{listen}"\ndatabase = "sqlite:counterfoil.db"\n{self._server}\n{tools}'
+        text = f'[server]\nlisten = "{listen}"\ndatabase = "sqlite:.counterfoil/ledger.db"\n{self._server}\n{tools}'
         path = self.folder / "counterfoil.toml"
         path.write_text(text.replace("{supplier}", self.supplier.url), "utf-8")
         self._tools = tools
@@ -126,7 +138,7 @@ class World:
     @property
     def database(self) -> Path:
         """The ledger."""
-        return self.folder / "counterfoil.db"
+        return self.folder / ".counterfoil" / "ledger.db"
 
     @property
     def url(self) -> str:
@@ -180,14 +192,17 @@ class World:
         """Starts the server and waits until it is ready."""
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._binary, "serve"], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+                [self._binary, "--account", ACCOUNT, "dev", "--declared-only", "--port", str(self._port)],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
             )
-        line = self._ready_line(self._process)
-        self._port = int(line.rsplit(":", 1)[1])
+        self._port = self._ready_port(self._process)
         # From now on it listens where clients already know it.
         self.configure(self._tools)
 
-    def _ready_line(self, process: subprocess.Popen[bytes]) -> str:
+    def _ready_port(self, process: subprocess.Popen[bytes]) -> int:
         alarm = threading.Timer(READY_WITHIN, process.kill)
         alarm.start()
         try:
@@ -195,11 +210,31 @@ class World:
             line = stream.readline().decode("utf-8").strip() if stream else ""
         finally:
             alarm.cancel()
-        if not line.startswith("ready on "):
+        ready = re.match(r"ready on http://127\.0\.0\.1:(\d+)\b", line)
+        if ready is None:
             process.kill()
             log = (self.folder / "server.log").read_text("utf-8", "replace")
             raise RuntimeError(f"the server is not ready: {line} {log[-2000:]}")
-        return line
+        # What it tells of each event goes to the log, so that it never waits for a reader.
+        self._keeper = threading.Thread(target=self._keep, args=(process,), daemon=True)
+        self._keeper.start()
+        return int(ready[1])
+
+    def _keep(self, process: subprocess.Popen[bytes]) -> None:
+        with (self.folder / "server.log").open("ab") as log:
+            for line in process.stdout or ():
+                log.write(line)
+                log.flush()
+
+    def advance(self, by: str) -> None:
+        """Moves time on, `"25h"` say: the ledger's clocks, and with them the supplier's, which knows keys for a day."""
+        length = re.fullmatch(r"(\d+)(ms|s|m|h|d)", by)
+        if length is None:
+            raise ValueError(f"{by!r} is no length of time such as '25h'")
+        body = json.dumps({"advance": by}).encode()
+        with _opener.open(Request(f"{self.url}/dev/clock", body, method="POST"), timeout=30) as answer:
+            answer.read()
+        self.supplier.advance(int(length[1]) * _UNITS[length[2]])
 
     def kill(self) -> None:
         """Kills the server (-9)."""
@@ -236,6 +271,8 @@ class World:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        if self._keeper is not None:
+            self._keeper.join(READY_WITHIN)
         if process.stdout is not None:
             process.stdout.close()
 

@@ -1,7 +1,7 @@
 """A practice supplier: a small HTTP service that keeps one durable row per effect, and loses replies when told to.
 
 `POST /orders` makes an effect; `GET /orders?client_reference=…` finds effects. With `flavour="dedupe"` it honours the
-header `Idempotency-Key`, with `"forgetful"` every request is a new effect, with `"unique-reference"` a second use of a
+header `Idempotency-Key` for 24 hours, with `"forgetful"` every request is a new effect, with `"unique-reference"` a second use of a
 `client_reference` is answered 409.
 
 As a process of its own: `python -m counterfoil.testing FILE FLAVOUR`. It prints its address and serves until
@@ -16,6 +16,7 @@ import signal
 import sqlite3
 import sys
 import threading
+import time
 from contextlib import closing
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +27,9 @@ __all__ = ["FLAVOURS", "Fault", "Service", "main"]
 
 FLAVOURS = ("dedupe", "forgetful", "unique-reference")
 
+#: How long a key is remembered, in seconds of the supplier's time.
+KEYS_KEPT = 24 * 3600.0
+
 #: The largest request that is read.
 MAX_REQUEST = 4 * 1024 * 1024
 
@@ -34,7 +38,8 @@ CREATE TABLE IF NOT EXISTS effects (
     number    INTEGER PRIMARY KEY,
     key       TEXT,
     reference TEXT,
-    body      TEXT NOT NULL
+    body      TEXT NOT NULL,
+    at        REAL NOT NULL
 );
 CREATE TABLE IF NOT EXISTS requests (number INTEGER PRIMARY KEY, method TEXT NOT NULL, path TEXT NOT NULL);
 """
@@ -59,6 +64,7 @@ class Service:
         self._file = file
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
+        self._moved = 0.0
         self._released = threading.Event()
         with self._lock, closing(self._open()) as database:
             database.executescript(_SCHEMA)
@@ -92,6 +98,11 @@ class Service:
         """Lets go of what hangs."""
         self._released.set()
 
+    def advance(self, seconds: float) -> None:
+        """Moves the supplier's time on."""
+        with self._lock:
+            self._moved += seconds
+
     def next_fault(self) -> Fault | None:
         with self._lock:
             return self._faults.pop(0) if self._faults else None
@@ -106,14 +117,21 @@ class Service:
                 return 409, {"error": {"code": "already_exists"}}
             if known is not None:
                 return 201, _order(known[0], known[1])
-            row = database.execute("INSERT INTO effects (key, reference, body) VALUES (?, ?, ?)", (key, reference, body))
+            row = database.execute(
+                "INSERT INTO effects (key, reference, body, at) VALUES (?, ?, ?, ?)", (key, reference, body, self._now())
+            )
             return 201, _order(row.lastrowid or 0, reference)
 
     def _known(self, database: sqlite3.Connection, key: str | None, reference: str | None) -> Any:
         by = {"dedupe": ("key", key), "unique-reference": ("reference", reference)}.get(self.flavour)
         if by is None or by[1] is None:
             return None
-        return database.execute(f"SELECT number, reference, body FROM effects WHERE {by[0]} = ?", (by[1],)).fetchone()
+        since = self._now() - KEYS_KEPT if self.flavour == "dedupe" else 0.0
+        found = f"SELECT number, reference, body FROM effects WHERE {by[0]} = ? AND at > ?"
+        return database.execute(found, (by[1], since)).fetchone()
+
+    def _now(self) -> float:
+        return time.time() + self._moved
 
     def search(self, reference: str) -> dict[str, Any]:
         """What exists under a reference, be it in the body or in the key."""
@@ -160,6 +178,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(min(int(self.headers.get("Content-Length") or 0), MAX_REQUEST)).decode("utf-8")
         if self.path == "/practice/fault":
             self.supplier.fault(Fault(**json.loads(body)))
+            return self.answer(200, {})
+        if self.path == "/practice/advance":
+            self.supplier.advance(float(json.loads(body)["seconds"]))
             return self.answer(200, {})
         if self.path == "/practice/release":
             self.supplier.release()

@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 use super::server::{signal, wait_stopped};
 use super::{Answer, Api, PATIENCE, World};
 
+/// The variable that names the file that is there once a stopped worker may go on.
+const THAWED: &str = "COUNTERFOIL_STORY_THAWED";
+
 /// The variable that holds a worker's orders.
 const ORDERS: &str = "STORY_WORKER";
 
@@ -70,6 +73,7 @@ impl Worker {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["workers::the_worker_process", "--exact", "--ignored", "--nocapture"])
             .env(ORDERS, orders.text())
+            .env(THAWED, log.with_extension("thawed"))
             .stdin(Stdio::null())
             .stdout(Stdio::from(file.try_clone().unwrap()))
             .stderr(Stdio::from(file))
@@ -100,6 +104,7 @@ impl Worker {
     }
 
     pub(crate) fn thaw(&self) {
+        std::fs::write(self.log.with_extension("thawed"), "").unwrap();
         signal(self.id(), "CONT");
     }
 }
@@ -162,7 +167,12 @@ fn pass(orders: &mut Orders, place: &str) {
     orders.fault.clear();
     match action.as_str() {
         "kill" => signal(std::process::id(), "KILL"),
-        "stop" => signal(std::process::id(), "STOP"),
+        "stop" => {
+            signal(std::process::id(), "STOP");
+            // The signal may stop this thread a little later than the one that takes it.
+            let thawed = std::env::var_os(THAWED).map(std::path::PathBuf::from).unwrap();
+            super::eventually("the worker is thawed", || thawed.exists().then_some(()));
+        }
         _ => super::pass(Duration::from_millis(orders.lease_ms * 3)),
     }
 }
