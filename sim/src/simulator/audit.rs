@@ -522,12 +522,7 @@ impl Episode {
         let tool = self.plans[plan].tool.clone();
         let paused = self.world.paused(&tool.name, tool.scope());
         match (paused, self.plans[plan].paused_since) {
-            (true, None) => {
-                self.plans[plan].paused_since = Some(self.now);
-                // Somebody mends it, whatever paused it.
-                let after = MINUTE + self.below(40 * MINUTE);
-                self.agenda.at(self.now + after, Event::Resume(plan));
-            }
+            (true, None) => self.plans[plan].paused_since = Some(self.now),
             (false, Some(since)) => {
                 self.plans[plan].paused_since = None;
                 self.last_down = self.last_down.max(since.max(self.now));
@@ -536,7 +531,12 @@ impl Episode {
         }
         let stands = [1, 2].into_iter().any(|vendor| self.world.paused(&tool.name, Some(&scope(vendor))));
         match (stands, self.plans[plan].stands_since) {
-            (true, None) => self.plans[plan].stands_since = Some(self.now),
+            (true, None) => {
+                self.plans[plan].stands_since = Some(self.now);
+                // Somebody mends it, whatever paused it, under whichever vendor account.
+                let after = MINUTE + self.below(40 * MINUTE);
+                self.agenda.at(self.now + after, Event::Resume(plan));
+            }
             (false, Some(since)) => {
                 self.plans[plan].stands_since = None;
                 self.plans[plan].stood_for += self.now - since;
