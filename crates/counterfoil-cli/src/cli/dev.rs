@@ -47,7 +47,7 @@ pub struct DevArgs {
     /// Listen on this port of 127.0.0.1; default: the last one used here, else 8787, else any
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Take no declarations from code: the file alone decides, as in production
+    /// The file alone decides, as in production: no practice tool, no declarations of code
     #[arg(long)]
     pub declared_only: bool,
     /// End when standard input ends
@@ -90,6 +90,7 @@ pub fn run(args: &DevArgs, context: &mut Context<'_>) -> Result<Exit, CommandErr
         context.overrides.clone(),
         account,
         supplier.addr(),
+        args.declared_only,
         folder.file("declared.json"),
     );
     let clock = Moved::open(folder.file("clock"));
@@ -104,7 +105,6 @@ pub fn run(args: &DevArgs, context: &mut Context<'_>) -> Result<Exit, CommandErr
         ledger,
         listener,
         clock: Arc::new(clock),
-        declared_only: args.declared_only,
     };
     if args.faults.any() {
         context.out.note(format!("faults happen by chance, with seed {seed}"))?;
@@ -153,7 +153,6 @@ struct Dev {
     ledger: PathBuf,
     listener: TcpListener,
     clock: Arc<Moved>,
-    declared_only: bool,
 }
 
 impl Dev {
@@ -240,7 +239,6 @@ impl Stage for Dev {
             tools: self.tools.clone(),
             ledger: ledger.clone(),
             clock: self.clock.clone(),
-            declared_only: self.declared_only,
         };
         routes::around(api::router(app.clone()), shown)
     }

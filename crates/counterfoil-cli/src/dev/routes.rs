@@ -43,8 +43,6 @@ pub struct Shown {
     pub ledger: Ledger,
     /// The clock that can be moved on.
     pub clock: Arc<Moved>,
-    /// Whether declarations of code are left alone.
-    pub declared_only: bool,
 }
 
 /// `api`, with the pages beside it and calls that may arrive twice.
@@ -148,7 +146,7 @@ async fn declare(State(shown): State<Shown>, request: Request, next: Next) -> Re
     let path = request.uri().path();
     let may_state = (request.method() == Method::PUT && path.starts_with("/v1/operations/"))
         || (request.method() == Method::POST && path == "/v1/claims");
-    if shown.declared_only || !may_state || !request.headers().contains_key(header::AUTHORIZATION) {
+    if shown.tools.declared_only || !may_state || !request.headers().contains_key(header::AUTHORIZATION) {
         return next.run(request).await;
     }
     let (parts, body) = request.into_parts();

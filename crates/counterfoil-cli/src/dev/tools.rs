@@ -30,6 +30,8 @@ pub struct Tools {
     pub account: Account,
     /// The practice supplier.
     pub supplier: SocketAddr,
+    /// Whether the file alone decides, where there is one: no practice tool, no declarations of code.
+    pub declared_only: bool,
     /// Where declarations of code are kept from one run to the next: open operations need them.
     pub kept: PathBuf,
     carried: Mutex<BTreeMap<String, String>>,
@@ -52,10 +54,19 @@ impl Tools {
         overrides: Overrides,
         account: Account,
         supplier: SocketAddr,
+        declared_only: bool,
         kept: PathBuf,
     ) -> Self {
         let last = std::fs::read(&kept).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        Self { file, overrides, account, supplier, kept, carried: Mutex::new(last.unwrap_or_default()) }
+        Self {
+            file,
+            overrides,
+            account,
+            supplier,
+            declared_only,
+            kept,
+            carried: Mutex::new(last.unwrap_or_default()),
+        }
     }
 
     /// Everything that is declared now.
@@ -76,7 +87,8 @@ impl Tools {
         } else {
             config::parse(&own, &self.file, &self.overrides)?
         };
-        for text in std::iter::once(&own).chain(carried.values()) {
+        let more = std::iter::once(&own).chain(carried.values());
+        for text in more.filter(|_| !(self.declared_only && exists)) {
             let more = config::parse(text, &self.file, &self.overrides)?;
             for (name, declared) in more.tools {
                 config.tools.entry(name).or_insert(declared);
@@ -219,6 +231,7 @@ mod tests {
             Overrides::default(),
             Account::parse("dev").unwrap(),
             SocketAddr::from(([127, 0, 0, 1], 9)),
+            false,
             folder.join("declared.json"),
         )
     }
