@@ -324,8 +324,9 @@ impl Episode {
         if operation.unsettled() == 0 {
             return Some(operation.updated_at).filter(|at| *at > now);
         }
-        let refused =
-            operation.attempts.iter().any(|attempt| attempt.outcome == Some(AttemptOutcome::Rejected));
+        // A refusal under an earlier key says nothing of this one.
+        let under_key = operation.attempts_under_key();
+        let refused = under_key.iter().any(|attempt| attempt.outcome == Some(AttemptOutcome::Rejected));
         let over_at = last.started_at.plus(facts.recovery.lookup_for());
         let paused = self.plans[self.truths[op].plan].stood_for;
         let paused = std::time::Duration::from_millis(u64::try_from(paused).unwrap_or(0));
