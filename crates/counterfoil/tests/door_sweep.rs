@@ -102,12 +102,8 @@ async fn death_at_the_nth_durable_call_leaves_both_or_neither() {
         create(&file).await;
         assert_eq!(counts(&file), (1, 1), "call {nth}: the retry");
         if ended.success() {
-            println!(
-                "died {} times: {neither} times before the commit, {} times after it",
-                nth - 1,
-                both - 1
-            );
-            assert!(neither > 3 && both > 1, "the commit lies within the sweep");
+            println!("died {} times, {} times after the commit", nth - 1, both - 1);
+            assert!(neither > 20, "the commit lies behind the sweep");
             return;
         }
     }
