@@ -184,7 +184,9 @@ async fn a_key_arms_a_fault() {
     dev.order("by-key").await;
     assert_eq!(dev.effects_of("by-key"), 1);
     dev.told("armed: drop the next reply").await;
-    dev.told("curl").await;
+    // The lines of `?` are for pasting: they come as they are, on the terminal alone.
+    let mut lines = BufReader::new(dev.child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with("curl -s -X PUT")));
 }
 
 #[tokio::test]
@@ -218,6 +220,16 @@ async fn a_day_passes_in_one_call_and_what_it_ends_is_over() {
     let dev = Dev::start_in(dev.end(), &[]);
     dev.order("later").await;
     assert_eq!((dev.effects_of("yesterday"), dev.effects().len()), (1, 3));
+}
+
+#[tokio::test]
+async fn no_more_than_a_hundred_faults_are_armed_and_all_can_be_taken_back() {
+    let dev = Dev::start(&[]);
+    let many = json!({ "fault": "drop", "times": 1_000 }).to_string();
+    assert_eq!(dev.call("POST", "/dev/faults", &many).await.status, 400);
+    assert_eq!(dev.call("GET", "/dev/faults", "").await.value(), json!({ "armed": [] }));
+    dev.arm("kill").await;
+    assert_eq!(dev.call("DELETE", "/dev/faults", "").await.value(), json!({ "armed": [] }));
 }
 
 #[tokio::test]

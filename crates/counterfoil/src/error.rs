@@ -81,7 +81,7 @@ pub enum Refusal {
     #[error("the cursor is none of this list")]
     InvalidCursor,
     /// Another operation replaces that one already.
-    #[error("{by} took that place already")]
+    #[error("operation {by} took that place already")]
     AlreadyReplaced {
         /// Which.
         by: OperationId,

@@ -154,6 +154,17 @@ impl Faults {
         fits
     }
 
+    /// How many more may be armed.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        ARMED_MOST.saturating_sub(self.lock().armed.len())
+    }
+
+    /// Takes back whatever is armed and has not happened.
+    pub fn disarm(&self) {
+        self.lock().armed.clear();
+    }
+
     /// Arms a fault again that was taken and could not happen.
     pub fn put_back(&self, fault: Fault) {
         self.lock().armed.push_front(fault);

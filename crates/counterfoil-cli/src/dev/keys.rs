@@ -62,7 +62,10 @@ pub fn listen(
                 Some(fault) if faults.arm(fault) => story.tell(&format!("armed: {}", fault.says())),
                 Some(_) => story.tell("too many faults are armed; let some happen first"),
                 None if key == 'w' => _ = written_down(&tools, &story),
-                None if key == '?' => help.iter().for_each(|line| story.tell(line)),
+                None if key == '?' => {
+                    story.print(&legend());
+                    help.iter().for_each(|line| story.print(line));
+                }
                 None => {}
             }
         }

@@ -17,7 +17,7 @@ use serde_json::json;
 use sim::supplier::read_effects;
 
 use super::clock::Moved;
-use super::faults::{Fault, Faults};
+use super::faults::{ARMED_MOST, Fault, Faults};
 use super::page::{self, Order};
 use super::story::Story;
 use super::tools::{Carried, Tools, stated};
@@ -50,7 +50,7 @@ pub fn around(api: Router, shown: Shown) -> Router {
     let pages = Router::new()
         .route("/", get(front))
         .route("/dev/story", get(lines))
-        .route("/dev/faults", get(armed).post(arm))
+        .route("/dev/faults", get(armed).post(arm).delete(disarm))
         .route("/dev/clock", post(advance))
         .route("/dev/declarations", post(write_down))
         .route("/dev/orders", get(orders))
@@ -83,6 +83,7 @@ async fn only_here(request: Request, next: Next) -> Response {
     };
     if !here || (request.method() != Method::GET && !ours) {
         return Problem::new("forbidden", "This page answers only this host, and forms of its own.")
+            .hint("Open it as http://127.0.0.1 or http://localhost with its port, and use its own buttons.")
             .into_response();
     }
     let mut response = next.run(request).await;
@@ -256,14 +257,24 @@ async fn arm(State(shown): State<Shown>, request: Request) -> Response {
         let detail = "The body is {\"fault\": \"drop\" | \"kill\" | \"twice\", \"times\": N}.";
         return Problem::new("invalid-request", detail).into_response();
     };
+    if usize::try_from(asked.times).map_or(true, |times| times > shown.faults.room()) {
+        return Problem::new("invalid-request", format!("At most {ARMED_MOST} faults are armed at once."))
+            .hint("Let some happen first, or take them back with DELETE /dev/faults.")
+            .into_response();
+    }
     for _ in 0..asked.times {
         if !shown.faults.arm(asked.fault) {
-            return Problem::new("invalid-request", "Too many faults are armed; let some happen first.")
-                .into_response();
+            break;
         }
         shown.story.tell(&format!("armed: {}", asked.fault.says()));
     }
     if button.is_some() { Redirect::to("/").into_response() } else { armed(State(shown)).await }
+}
+
+async fn disarm(State(shown): State<Shown>) -> Response {
+    shown.faults.disarm();
+    shown.story.tell("nothing is armed any more");
+    armed(State(shown)).await
 }
 
 /// How far to move the clock on, as `{"advance": "25h"}`.

@@ -77,6 +77,11 @@ impl Story {
         drop(self.printer.try_send(line));
     }
 
+    /// Prints a line for whoever wants to paste it: as it is, and on the terminal alone.
+    pub fn print(&self, line: &str) {
+        drop(self.printer.try_send(line.to_owned()));
+    }
+
     /// The newest lines, oldest first.
     #[must_use]
     pub fn lines(&self, most: usize) -> Vec<String> {
