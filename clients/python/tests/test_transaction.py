@@ -365,3 +365,23 @@ def test_texts_that_look_like_secrets_are_those_of_the_library() -> None:
         assert looks_sensitive(text), f"{shape}: {text}"
     for text in harmless:
         assert looks_sensitive(text) is None, text
+
+
+def test_what_the_effect_raises_takes_its_rows_back(w: World) -> None:
+    def unsettled(database: sqlite3.Connection) -> Effect:
+        database.execute("INSERT INTO items (operation) VALUES ('a')")
+        raise Unsettled("unknown", operation_id="inner", message="a guarded call inside it")
+
+    for own in (False, True):
+        with closing(connect(w)) as database:
+            if own:
+                database.execute("BEGIN IMMEDIATE")
+            with pytest.raises(Unsettled):
+                CF.transaction(database, "a", "items.create", {"n": 1}, unsettled)
+            if own:
+                database.commit()
+            assert database.execute("SELECT count(*) FROM items").fetchone() == (0,)
+            assert not w.client(["auditor"], "eye").find()
+    with closing(connect(w)) as database:
+        CF.transaction(database, "a", "items.create", {"n": 1}, put("a"))
+        assert database.execute("SELECT count(*) FROM items").fetchone() == (1,)

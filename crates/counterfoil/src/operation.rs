@@ -111,6 +111,9 @@ pub struct Attempt {
     pub worker: WorkerName,
     /// The claim it was made under.
     pub fence: FencingToken,
+    /// Whose claim that was, where an application's own worker made it: nobody else can say what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<Principal>,
     /// Store time of the commit that recorded it.
     pub started_at: Timestamp,
     /// No first byte after this.

@@ -42,6 +42,7 @@ fn attempt(number: u32, started: u64, outcome: Option<AttemptOutcome>) -> Attemp
         number,
         worker: WorkerName::parse("node-1").unwrap(),
         fence: FencingToken(u64::from(number)),
+        held_by: None,
         started_at: at(started),
         send_before: at(started).plus(seconds(15)),
         lingers_until: None,

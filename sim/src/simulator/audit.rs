@@ -376,7 +376,10 @@ impl Episode {
         if counted(row) > usize::try_from(plan.attempts).unwrap_or(usize::MAX) {
             return self.fail(op, format!("attempt {number} of at most {}", plan.attempts));
         }
-        if plan.paused_since.is_some_and(|since| since < self.now) {
+        // An operation goes where it was prepared to go: a pause of another vendor account's credential is not its own.
+        let scope = row.attempts.last().and_then(|attempt| attempt.scope.as_deref());
+        let paused = self.world.paused(&plan.tool.name, scope);
+        if paused && plan.paused_since.is_some_and(|since| since < self.now) {
             return self.fail(op, "an attempt began while sends were paused");
         }
         let now = self.store_now();

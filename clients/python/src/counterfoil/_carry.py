@@ -168,6 +168,9 @@ def _act(
         arguments = definition.stored(claim, mine, values)
     except TypeError as error:
         raise NotSent(f"what is stored does not fit the parameters of {definition.name}: {error}") from error
+    if handle.late():
+        # Frozen between the claim and here, longer than anything may still be sent: somebody else may be at it.
+        raise NotSent(f"the time to send operation {handle.id} was over before {definition.name} began")
     return of_return(definition, definition.function(handle, **arguments))
 
 def _record(definition: Definition, claim: Claim, handle: Send) -> dict[str, Any]:

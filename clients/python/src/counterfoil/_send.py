@@ -54,10 +54,14 @@ class Send:
             raise LookupError("this tool has no reference: its recovery is neither unique_reference nor lookup")
         return self._claim.reference
 
+    def late(self) -> bool:
+        """Whether nothing may be sent any more."""
+        sends = self._claim.mode == "send"
+        return sends and (self._lost or time.monotonic() >= self.deadline)
+
     def check(self) -> None:
         """Raises `ClaimLost` once nothing may be sent any more."""
-        sends = self._claim.mode == "send"
-        if sends and (self._lost or time.monotonic() >= self.deadline):
+        if self.late():
             raise ClaimLost(self.id)
 
     def lose(self) -> None:

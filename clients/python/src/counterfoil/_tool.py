@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, Union
 
@@ -102,6 +103,8 @@ def define(
     """Takes a function apart. Its first parameter is `send`; the rest are the tool's arguments."""
     if not 1.0 <= lease <= 3600.0:
         raise ValueError("a lease is 1 to 3600 seconds")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"{function.__name__} is a generator: calling it does nothing yet")
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
     if not parameters or parameters[0].kind not in (
@@ -133,6 +136,9 @@ def dress(wrapper: Callable[..., Any], receipt: Callable[..., Any], definition: 
 
 def of_return(definition: Definition, value: Any) -> dict[str, Any]:
     """The report of a function that returned."""
+    if inspect.isawaitable(value) or isinstance(value, (Iterator, AsyncIterator, Future)):
+        # What it returned is a promise: nothing of it need have happened.
+        return {"outcome": "unknown"}
     try:
         reference = _reference(definition.reference, value)
     except Exception:
@@ -169,13 +175,18 @@ def of_error(error: BaseException) -> dict[str, Any]:
     if isinstance(error, NotSent):
         return {"outcome": "not_sent"}
     # A refusal that the server gave to a call inside the function says nothing about the function's own destination.
-    if isinstance(error, Refused) and error.problem is None and error.status is None:
+    # Nor does one of this client, which has a code of its own.
+    own = isinstance(error, Refused) and error.problem is None and error.status is None and error.code == "refused"
+    if own:
         return {"outcome": "rejected", "reason": str(error).strip()[:MAX_REASON] or "refused"}
     return {"outcome": "unknown"}
 
 
 def of_found(found: Any) -> dict[str, Any]:
     """The report of a look-up."""
+    if isinstance(found, (Mapping, str, bytes)):
+        # One record, or an error, where a list of records belongs.
+        return {"outcome": "unknown"}
     records = [record if isinstance(record, Found) else Found(record) for record in found]
     if any(not isinstance(record.reference, str) or not record.reference for record in records):
         return {"outcome": "unknown"}

@@ -308,6 +308,7 @@ pub(super) fn attempt(number: u32, key: Option<&str>, now: Timestamp) -> Attempt
         number,
         worker: crate::id::WorkerName::parse("w1").unwrap(),
         fence: FencingToken(u64::from(number)),
+        held_by: None,
         started_at: now,
         send_before: now.plus(Duration::from_secs(15)),
         lingers_until: None,

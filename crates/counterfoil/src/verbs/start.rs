@@ -419,6 +419,7 @@ pub(super) fn record(
         number,
         worker: offer.worker.clone(),
         fence,
+        held_by: offer.claim.as_ref().map(|claim| claim.held_by.clone()),
         started_at: context.now,
         send_before: context.now.plus(facts.send_window()),
         lingers_until: None,

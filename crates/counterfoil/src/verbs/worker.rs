@@ -15,7 +15,7 @@ use crate::error::Refusal;
 use crate::id::{FencingToken, OperationId, WorkerName};
 use crate::operation::{Attempt, Claim, LookUpAnswer, Operation, ResultBody};
 use crate::policy::Meaning;
-use crate::snapshot::{Actor, Decided, Declarations, Existing, Needs, Snapshot, Verb};
+use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb};
 use crate::time::Timestamp;
 
 /// Extends a claim by the lease that was asked for. It never moves the window for the first byte.
@@ -135,16 +135,17 @@ impl Verb for Outcome {
 
     fn decide(&self, snapshot: &Snapshot) -> Result<Decided<ReportReply>, Refusal> {
         self.caller.needs(Need::Worker)?;
-        // Also past its retention: what a sender knows is never thrown away.
-        let operation = match &snapshot.existing {
-            Existing::Operation(operation) => operation,
-            Existing::Nothing | Existing::Tombstone(_) => snapshot.operation_for(&self.caller)?,
-        };
-        self.caller.may_use(&operation.tool)?;
+        let operation = snapshot.operation_for(&self.caller)?;
         if snapshot.context(&operation.tool)?.stored.worker().is_none() {
             return Err(Refusal::NotAWorkerTool);
         }
         match under(operation, self.fence) {
+            // Names of workers and fencing tokens are easy to guess: what somebody else says of an attempt is nothing.
+            Ok(attempt)
+                if attempt.held_by.as_ref().is_some_and(|holder| *holder != self.caller.principal) =>
+            {
+                Err(Refusal::StaleClaim)
+            }
             Ok(attempt) => self.on_attempt(snapshot, operation, attempt),
             Err(_) => self.on_look_up(snapshot, operation),
         }
@@ -194,6 +195,12 @@ impl Outcome {
         if !granted || !operation.attempts.iter().any(|attempt| attempt.number == self.attempt) {
             return Err(Refusal::StaleClaim);
         }
+        // Whoever holds no claim of this operation, and never did, has nothing to say of it.
+        let caller = &self.caller.principal;
+        let looks = operation.investigation.iter().any(|claim| claim.held_by.as_ref() == Some(caller));
+        if !looks && !operation.attempts.iter().any(|attempt| attempt.held_by.as_ref() == Some(caller)) {
+            return Err(Refusal::StaleClaim);
+        }
         let looked = self.looked(snapshot.context(&operation.tool)?.scope_changed())?;
         if self.repeats(operation, &looked) {
             let view = snapshot.view_of(operation.clone())?;
@@ -201,7 +208,8 @@ impl Outcome {
         }
         let live = operation
             .claim_in_force(snapshot.now)
-            .filter(|(mode, claim)| *mode == Mode::Investigate && claim.fence == self.fence);
+            .filter(|(mode, claim)| *mode == Mode::Investigate && claim.fence == self.fence)
+            .filter(|(_, claim)| claim.is_held_by(caller));
         // An investigation that was outranked or ran out can only bring proof of success.
         if live.is_none() && looked.answer != LookUpAnswer::Found {
             return self.too_late(snapshot, operation);

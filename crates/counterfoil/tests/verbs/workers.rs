@@ -461,3 +461,34 @@ fn a_look_up_on_demand_is_left_to_the_worker() {
     assert!(asked.question.is_none());
     assert_eq!(kitchen.row("a").fence, granted.claim.fence, "nobody is outranked");
 }
+
+#[test]
+fn nobody_reports_for_somebody_elses_claim() {
+    let mut kitchen = Kitchen::with(by_worker(with_nothing()));
+    kitchen.prepare("a").unwrap();
+    let fence = kitchen.try_claim("w1", "c1", 10_000).unwrap().claim.fence;
+    for late in [false, true] {
+        if late {
+            kitchen.wait(60);
+            kitchen.tick("a");
+        }
+        let before = kitchen.row("a").clone();
+        for told in [
+            Told::Sent(Finding::not_sent(counterfoil::operation::Marker::NotConnected, "")),
+            Told::Sent(answer(Meaning::Rejected, 400)),
+            Told::Sent(answer(Meaning::Succeeded, 201)),
+            Told::Found { reference: Some("po-1".to_owned()), result: None, count: 1 },
+            Told::Absent,
+        ] {
+            let (caller, declared) = (caller("another", &["worker"]), kitchen.world.declared());
+            for fence in [fence, FencingToken(fence.0 + 1)] {
+                let (told, caller, declared) = (told.clone(), caller.clone(), declared.clone());
+                let verb = Outcome { caller, id: id("a"), attempt: 1, fence, told, random: 0, declared };
+                assert_eq!(kitchen.world.run(&verb).unwrap_err(), Refusal::StaleClaim);
+            }
+        }
+        assert_eq!(kitchen.row("a"), &before, "late: {late}");
+    }
+    kitchen.outcome(1, fence, answer(Meaning::Succeeded, 201)).unwrap();
+    assert_eq!(kitchen.state("a"), "succeeded");
+}

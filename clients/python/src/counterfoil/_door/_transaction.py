@@ -82,6 +82,10 @@ def transaction(
         # What was prepared stays, so that somebody can approve it.
         connection.execute("COMMIT")
         raise
+    except _Inside as inside:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise inside.error from None
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -99,16 +103,26 @@ def _whole(connection: sqlite3.Connection, savepoint: str, act: Callable[[], Rec
     except Unsettled:
         connection.execute(f"RELEASE {savepoint}")
         raise
-    except BaseException:
+    except BaseException as error:
         # The transaction may be gone, and then there is nothing to undo: what is told is why.
         try:
             connection.execute(f"ROLLBACK TO {savepoint}")
             connection.execute(f"RELEASE {savepoint}")
         except sqlite3.Error:
             pass
+        if isinstance(error, _Inside):
+            raise error.error from None
         raise
     connection.execute(f"RELEASE {savepoint}")
     return receipt
+
+
+class _Inside(Exception):
+    """What the effect itself raised, where the door would take it for its own: nothing of the effect may stay."""
+
+    def __init__(self, error: Unsettled) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class _Door:
@@ -155,7 +169,10 @@ class _Door:
             started = self.start(head, row, self.declared(current))
         head.write(self.rows)
         self.connection.execute("SAVEPOINT counterfoil_effect")
-        done = effect(self.connection) or Effect()
+        try:
+            done = effect(self.connection) or Effect()
+        except Unsettled as error:
+            raise _Inside(error) from error
         try:
             self.connection.execute("RELEASE counterfoil_effect")
         except sqlite3.OperationalError:
