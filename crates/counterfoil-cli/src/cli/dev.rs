@@ -186,16 +186,10 @@ impl Dev {
         {
             return Ok(last.to_owned());
         }
-        let no_randomness = |error: getrandom::Error| {
-            CommandError::environment(
-                error.to_string(),
-                "the system has no randomness to give; try again later",
-            )
-        };
-        let (text, digest) = secret::mint().map_err(no_randomness)?;
+        let (text, digest) = secret::mint()?;
         store
             .create_token(Token {
-                id: secret::new_id().map_err(no_randomness)?,
+                id: secret::new_id()?,
                 principal: Principal::parse(principal)?,
                 account: self.tools.account.clone(),
                 roles: roles.iter().map(|role| (*role).to_owned()).collect(),

@@ -141,6 +141,12 @@ impl From<io::Error> for CommandError {
     }
 }
 
+impl From<getrandom::Error> for CommandError {
+    fn from(error: getrandom::Error) -> Self {
+        Self::environment(error.to_string(), "the system has no randomness to give; try again later")
+    }
+}
+
 impl From<serde_json::Error> for CommandError {
     fn from(error: serde_json::Error) -> Self {
         match error.io_error_kind() {

@@ -84,11 +84,8 @@ pub fn run(_args: &InitArgs, context: &mut Context<'_>) -> Result<Exit, CommandE
 
 /// Makes the first token of a ledger, for the application; none where the ledger has one.
 fn first_token(config: &Config, account: &Account) -> Result<Option<String>, CommandError> {
-    let no_randomness = |error: getrandom::Error| {
-        CommandError::environment(error.to_string(), "the system has no randomness to give; try again later")
-    };
-    let (text, digest) = secret::mint().map_err(no_randomness)?;
-    let id = secret::new_id().map_err(no_randomness)?;
+    let (text, digest) = secret::mint()?;
+    let id = secret::new_id()?;
     database::block_on(async {
         let store = database::open(config, Missing::Create)?;
         let first = store.tokens().await?.is_empty();

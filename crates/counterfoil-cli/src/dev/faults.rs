@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use sim::seed::Seed;
 
 /// Something that happens to real calls, done here on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -134,14 +135,14 @@ pub struct Faults {
 #[derive(Debug)]
 struct State {
     armed: VecDeque<Fault>,
-    dice: u64,
+    dice: Seed,
 }
 
 impl Faults {
     /// Nothing is armed; what happens by itself begins at `seed`.
     #[must_use]
     pub fn new(rates: Rates, seed: u64) -> Self {
-        Self { rates, state: Mutex::new(State { armed: VecDeque::new(), dice: seed }) }
+        Self { rates, state: Mutex::new(State { armed: VecDeque::new(), dice: Seed::new(seed) }) }
     }
 
     /// Arms a fault for the next call that it can happen to. False where too many are armed.
@@ -193,13 +194,9 @@ impl Faults {
     }
 }
 
-/// A number in [0, 1) (SplitMix64).
-fn roll(dice: &mut u64) -> f64 {
-    *dice = dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *dice;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+/// A number in [0, 1).
+fn roll(dice: &mut Seed) -> f64 {
+    (dice.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 #[cfg(test)]

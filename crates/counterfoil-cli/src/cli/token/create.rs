@@ -46,11 +46,8 @@ pub(super) fn run(args: &CreateArgs, context: &mut Context<'_>) -> Result<Exit, 
     database::only_here(context, "token create")?;
     let config = context.config()?;
     check_patterns(&args.tools, &config, context)?;
-    let no_randomness = |error: getrandom::Error| {
-        CommandError::environment(error.to_string(), "the system has no randomness to give; try again later")
-    };
-    let (text, digest) = secret::mint().map_err(no_randomness)?;
-    let id = secret::new_id().map_err(no_randomness)?;
+    let (text, digest) = secret::mint()?;
+    let id = secret::new_id()?;
     let principal = match &args.principal {
         Some(principal) => principal.clone(),
         None => Principal::parse(&id)?,
