@@ -91,6 +91,33 @@ pub struct Notice {
     pub next: (String, Option<String>),
 }
 
+impl Notice {
+    /// What is said of `operation` as it is now. It has its place and its name from the last row of evidence of the same
+    /// commit, by that row's digest: a ledger restored from a copy never says something else under one name.
+    pub(crate) fn of(
+        occasion: Occasion,
+        (position, digest): (u64, &[u8; 32]),
+        operation: &Operation,
+        snapshot: &Snapshot,
+    ) -> Self {
+        let next = snapshot.next_of(operation).ok();
+        let action = next.as_ref().map_or("none", |next| next.action.label());
+        let reason = next.and_then(|next| next.reason);
+        Self {
+            position,
+            event: format!("evt_{}", crate::hex::encode(&digest[..16])),
+            at: snapshot.now,
+            occasion,
+            account: operation.account.clone(),
+            tool: operation.tool.clone(),
+            operation: operation.id.clone(),
+            version: operation.version,
+            state: operation.state.label().to_owned(),
+            next: (action.to_owned(), reason.map(str::to_owned)),
+        }
+    }
+}
+
 /// What people are told of a change from `before`, which is `None` for a new operation. `evidence` are the kinds of the
 /// rows that were written with it.
 #[must_use]

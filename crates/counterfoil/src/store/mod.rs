@@ -4,8 +4,17 @@
 //! state in one durable commit. A crash before that commit leaves nothing of the verb; a crash after it leaves all of
 //! it. Nothing in between exists, and nobody is answered before the commit is durable. No decision is made in SQL.
 
+mod cells;
+mod chain;
+mod clocks;
+mod commit;
+mod failure;
+mod in_force;
+mod policies;
+mod rows;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+mod view;
 
 use serde::{Deserialize, Serialize};
 

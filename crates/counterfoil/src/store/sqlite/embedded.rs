@@ -2,12 +2,13 @@
 
 use rusqlite::{Connection, Transaction};
 
-use super::chain::Tips;
-use super::commit::Commit;
-use super::failure::Failure;
+use super::rows::SqliteRows;
 use super::{SqliteStore, schema};
 use crate::error::{Error, StoreError};
 use crate::snapshot::Verb;
+use crate::store::chain::Tips;
+use crate::store::commit::Commit;
+use crate::store::failure::Failure;
 
 /// Runs `verb` inside a transaction of the application: its own rows, the operation and the evidence become durable
 /// together, or not at all. The transaction's file must be `store`'s.
@@ -51,7 +52,8 @@ fn decide<V: Verb>(
 ) -> Result<Result<V::Reply, Error>, Failure> {
     let (shared, writer) = (&store.inner.shared, format!("{}-tx", store.inner.writer));
     let mut tips = Tips::default();
-    let mut commit = Commit::begin(connection, &shared.policies, &shared.clocks, &writer, &mut tips)?;
+    let rows = SqliteRows::of(connection);
+    let mut commit = Commit::begin(rows, &shared.policies, &shared.clocks, &writer, &mut tips);
     let reply = commit.run(verb)?;
     commit.finish()?;
     Ok(reply)

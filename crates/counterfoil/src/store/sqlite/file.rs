@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::failure::Failure;
 use crate::error::StoreError;
+use crate::store::failure::Failure;
 
 /// The first version without the fault that could corrupt a file when its write-ahead log was reset.
 const OLDEST_SQLITE: (i32, &str) = (3_051_003, "3.51.3");

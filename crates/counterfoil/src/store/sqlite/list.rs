@@ -3,11 +3,12 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params_from_iter};
 
-use super::failure::{Failure, signed, unsigned};
 use super::row;
 use crate::error::Refusal;
 use crate::id::{Account, OperationId, ToolName};
 use crate::operation::Operation;
+use crate::store::cells::stage;
+use crate::store::failure::{Failure, signed, unsigned};
 use crate::store::{Census, Due, DueOf, EvidenceRow, Filter, Page, ToolCensus, WorkAsked};
 use crate::time::Timestamp;
 
@@ -384,7 +385,7 @@ pub(super) fn census(connection: &Connection, account: Option<&Account>) -> Resu
     while let Some(found) = rows.next()? {
         by_tool.push(ToolCensus {
             tool: ToolName::from_stored(&found.get::<_, String>(0)?),
-            stage: row::stage(&found.get::<_, String>(1)?)?,
+            stage: stage(&found.get::<_, String>(1)?)?,
             held: found.get(2)?,
             count: unsigned(found.get(3)?),
         });

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::{Deserialize, Serialize};
 
-use super::chain::Hash;
-use super::failure::{Failure, signed};
 use super::file::Place;
-use super::load::Head;
+use super::head::Head;
 use crate::store::MarkState;
+use crate::store::chain::Hash;
+use crate::store::failure::{Failure, signed};
 use crate::time::Timestamp;
 
 /// What the file holds, as one JSON object.

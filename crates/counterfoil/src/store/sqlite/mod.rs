@@ -5,12 +5,11 @@
 //! notices within 250 ms what the others committed.
 
 mod chain;
-mod commit;
 mod embedded;
 mod failure;
 mod file;
+mod head;
 mod list;
-mod load;
 mod mark;
 mod notices;
 mod opening;
@@ -20,6 +19,7 @@ mod policies;
 mod readers;
 mod retention;
 mod row;
+mod rows;
 mod schema;
 mod shared;
 mod threads;
@@ -44,6 +44,10 @@ use crate::notice::Notice;
 use crate::operation::Operation;
 use crate::policy::Tool;
 use crate::snapshot::{Declarations, Needs, PauseDraft, Snapshot, Verb};
+use crate::store::commit::Commit;
+use crate::store::failure::Failure;
+use crate::store::rows::Rows as _;
+use crate::store::view::{self, View};
 use crate::store::{
     AuditReport, Census, Change, Due, DueOf, EvidenceRow, Filter, MarkState, Page, Pause, Token, WorkAsked,
 };
@@ -57,14 +61,15 @@ pub use schema::sql;
 pub use trace::Trace;
 pub use writer::CommitStats;
 
-use commit::Commit;
-use failure::Failure;
 use file::Place;
-use load::{Head, View};
 use mark::{Found, MarkFile};
+use rows::SqliteRows;
 use shared::Shared;
 use threads::Threads;
 use writer::{Job, VerbJob, WriteJob};
+
+/// A running transaction on the file.
+type SqliteCommit<'a> = Commit<'a, SqliteRows<'a>>;
 
 /// How many purges wait for the writer at a time: few enough that callers hardly notice, enough to share flushes.
 const PURGED_TOGETHER: usize = 16;
@@ -149,7 +154,7 @@ impl SqliteStore {
     /// Runs anything else that writes.
     async fn write<R: Send + 'static>(
         &self,
-        work: impl Fn(&mut Commit<'_>) -> Result<R, Failure> + Send + 'static,
+        work: impl Fn(&mut SqliteCommit<'_>) -> Result<R, Failure> + Send + 'static,
     ) -> Result<R, StoreError> {
         let (job, answer) = WriteJob::new(work);
         self.submit(Box::new(job))?;
@@ -202,7 +207,7 @@ impl SqliteStore {
                 let consistent = move |connection: &Connection| readers::consistently(connection, &work);
                 readers.read(self.inner.shared.clone(), consistent).await?
             }
-            None => self.write(move |commit| work(commit.connection)).await?,
+            None => self.write(move |commit| work(commit.rows.connection)).await?,
         };
         Ok(outcome?)
     }
@@ -228,16 +233,21 @@ impl SqliteStore {
         let (account, id, shared) = (account.clone(), id.clone(), self.inner.shared.clone());
         let look = move |connection: &Connection| {
             let needs = Needs::of(&account, &id);
-            let pauses = pauses::in_force(connection)?;
-            let newest = Head::read(connection)?.newest;
+            let rows = SqliteRows::of(connection);
             let (policies, clocks) = (&shared.policies, &shared.clocks);
-            View { connection, policies, clocks, pauses: &pauses, newest }.snapshot(&needs, declared.clone())
+            let (pauses, newest) = (rows.pauses()?, rows.newest()?);
+            View { rows: &rows, policies, clocks, pauses: &pauses, newest }.snapshot(&needs, declared.clone())
         };
         let Some(readers) = self.inner.threads.reads() else { return self.fetch(look).await };
         self.is_open()?;
         let (account, id, declared, shared) = again;
-        let glance = move |connection: &Connection| match load::final_one(
-            connection, &shared, &account, &id, &declared,
+        let glance = move |connection: &Connection| match view::of_final(
+            &SqliteRows::of(connection),
+            &shared.policies,
+            &shared.clocks,
+            &account,
+            &id,
+            &declared,
         )? {
             Some(snapshot) => Ok(snapshot),
             None => readers::consistently(connection, look),
@@ -261,7 +271,7 @@ impl SqliteStore {
     /// The store could not read.
     pub async fn declaration(&self, tool: &ToolName, version: u32) -> Result<Option<Arc<Tool>>, StoreError> {
         let (tool, shared) = (tool.clone(), self.inner.shared.clone());
-        self.fetch(move |connection| shared.policies.get(connection, &tool, version)).await
+        self.fetch(move |connection| shared.policies.get(&SqliteRows::of(connection), &tool, version)).await
     }
 
     /// The operations of a tool that this key or reference was sent for, in whatever account; two are enough to know
@@ -366,8 +376,8 @@ impl SqliteStore {
         self.write(move |commit| {
             let mut stored = Vec::with_capacity(tools.len());
             for tool in &tools {
-                policies::check_raw_key(commit.connection, tool)?;
-                let (version, fresh) = policies::store(commit.connection, tool, commit.now())?;
+                crate::store::policies::check_raw_key(&commit.rows, tool)?;
+                let (version, fresh) = crate::store::policies::store(&commit.rows, tool, commit.now())?;
                 commit.wrote |= fresh;
                 stored.push((version, tool.clone()));
             }
@@ -490,7 +500,7 @@ impl SqliteStore {
             let mut answers = Vec::with_capacity(PURGED_TOGETHER);
             for key in expired.by_ref().take(PURGED_TOGETHER) {
                 let shared = self.inner.shared.clone();
-                let bury = move |commit: &mut Commit<'_>| retention::bury(commit, &shared.faults, &key);
+                let bury = move |commit: &mut SqliteCommit<'_>| retention::bury(commit, &shared.faults, &key);
                 let (job, answer) = WriteJob::new(bury);
                 self.submit(Box::new(job))?;
                 answers.push(answer);

@@ -5,13 +5,10 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde_json::json;
 
-use super::chain::Hash;
-use super::commit::Commit;
-use super::failure::{Failure, signed, unsigned};
+use super::SqliteCommit;
 use crate::id::{Account, OperationId, ToolName};
 use crate::notice::{KEPT_FOR, MOST_KEPT, Notice, Occasion};
-use crate::operation::Operation;
-use crate::snapshot::Snapshot;
+use crate::store::failure::{Failure, signed, unsigned};
 use crate::time::Timestamp;
 
 const COLUMNS: &str =
@@ -40,34 +37,23 @@ pub struct Waiting {
 }
 
 /// Writes a notice in the commit of its change.
-pub(super) fn append(
-    connection: &Connection,
-    position: u64,
-    digest: &Hash,
-    occasion: Occasion,
-    operation: &Operation,
-    snapshot: &Snapshot,
-) -> Result<(), Failure> {
-    let next = snapshot.next_of(operation).ok();
-    let action = next.as_ref().map_or("none", |next| next.action.label());
-    let reason = next.as_ref().and_then(|next| next.reason);
-    // Of the evidence's own digest, so that a ledger restored from a copy never says something else under one name.
-    let event = format!("evt_{}", crate::hex::encode(&digest[..16]));
+pub(super) fn append(connection: &Connection, notice: &Notice) -> Result<(), Failure> {
+    let (action, reason) = &notice.next;
     connection
         .prepare_cached(
             "INSERT INTO counterfoil_notices (position, event, at, occasion, account, tool, operation_id, version, state, \
              action, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?
         .execute((
-            signed(position),
-            event,
-            snapshot.now.as_millis(),
-            occasion.label(),
-            operation.account.as_str(),
-            operation.tool.as_str(),
-            operation.id.as_str(),
-            signed(operation.version),
-            operation.state.label(),
+            signed(notice.position),
+            &notice.event,
+            notice.at.as_millis(),
+            notice.occasion.label(),
+            notice.account.as_str(),
+            notice.tool.as_str(),
+            notice.operation.as_str(),
+            signed(notice.version),
+            &notice.state,
             action,
             reason,
         ))?;
@@ -91,8 +77,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Notice> {
 }
 
 /// A listener that is new hears of what happens from now on.
-pub(super) fn listen(commit: &mut Commit<'_>, name: &str) -> Result<(), Failure> {
+pub(super) fn listen(commit: &mut SqliteCommit<'_>, name: &str) -> Result<(), Failure> {
     let added = commit
+        .rows
         .connection
         .prepare_cached(
             "INSERT INTO counterfoil_listeners (name, position, tries, next_at, holder, leased_until) \
@@ -130,15 +117,16 @@ pub(super) fn waiting(connection: &Connection, name: &str, holder: &str) -> Resu
 /// Takes the next notice for a listener under a lease, unless it is not due or another process speaks to them. A crash
 /// after this leaves it to whoever comes once the lease is over.
 pub(super) fn take(
-    commit: &mut Commit<'_>,
+    commit: &mut SqliteCommit<'_>,
     name: &str,
     holder: &str,
     lease: Duration,
 ) -> Result<Option<Waiting>, Failure> {
     let now = commit.now();
-    let waiting = waiting(commit.connection, name, holder)?;
+    let waiting = waiting(commit.rows.connection, name, holder)?;
     let Some(waiting) = waiting.filter(|waiting| waiting.not_before <= now) else { return Ok(None) };
     commit
+        .rows
         .connection
         .prepare_cached("UPDATE counterfoil_listeners SET holder = ?2, leased_until = ?3 WHERE name = ?1")?
         .execute((name, holder, now.plus(lease).as_millis()))?;
@@ -148,7 +136,7 @@ pub(super) fn take(
 
 /// Records how a delivery ended, unless another process took over meanwhile: then it is said twice, under one name.
 pub(super) fn settle(
-    commit: &mut Commit<'_>,
+    commit: &mut SqliteCommit<'_>,
     name: &str,
     holder: &str,
     notice: &Notice,
@@ -156,7 +144,7 @@ pub(super) fn settle(
 ) -> Result<(), Failure> {
     let position = signed(notice.position);
     let run = |sql: &str, next_at: Timestamp| -> Result<usize, Failure> {
-        let mut statement = commit.connection.prepare_cached(sql)?;
+        let mut statement = commit.rows.connection.prepare_cached(sql)?;
         Ok(statement.execute((name, holder, position, next_at.as_millis()))?)
     };
     const ADVANCE: &str = "UPDATE counterfoil_listeners SET position = ?3, tries = 0, next_at = ?4, holder = NULL, \
@@ -179,9 +167,10 @@ pub(super) fn settle(
 }
 
 /// Forgets notices that are old, or too many.
-pub(super) fn forget(commit: &mut Commit<'_>) -> Result<(), Failure> {
+pub(super) fn forget(commit: &mut SqliteCommit<'_>) -> Result<(), Failure> {
     let old = commit.now().minus(KEPT_FOR).as_millis();
     let forgotten = commit
+        .rows
         .connection
         .prepare_cached(
             "DELETE FROM counterfoil_notices WHERE at < ?1 OR position <= \

@@ -5,20 +5,23 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 
-use super::commit::Commit;
-use super::failure::Failure;
 use super::file::{self, Place, Role};
-use super::load::{Clocks, Head};
+use super::head::Head;
 use super::mark::{self, Found, MarkFile};
 use super::readers::Readers;
+use super::rows::SqliteRows;
 use super::shared::Shared;
 use super::threads::Threads;
 use super::watcher::Watcher;
 use super::writer::Writer;
-use super::{Inner, SqliteOptions, chain, pauses, schema, unusable};
+use super::{Inner, SqliteOptions, schema, unusable};
 use crate::error::StoreError;
 use crate::snapshot::PauseDraft;
 use crate::store::MarkState;
+use crate::store::clocks::Clocks;
+use crate::store::commit::Commit;
+use crate::store::failure::Failure;
+use crate::store::{chain, in_force};
 
 /// Starts the ledger's threads on a file that was checked and brought to this build's schema.
 pub(super) fn start(
@@ -148,14 +151,14 @@ fn quarantine(
     let draft = PauseDraft {
         tool: None,
         scope: None,
-        by: pauses::BY_LEDGER.to_owned(),
-        note: pauses::OLDER_THAN_MARK.to_owned(),
+        by: in_force::BY_LEDGER.to_owned(),
+        note: in_force::OLDER_THAN_MARK.to_owned(),
     };
-    let outcome = Commit::begin(connection, &shared.policies, &shared.clocks, writer, tips)
-        .and_then(|mut commit| {
-            commit.pause(&draft, true)?;
-            commit.finish()
-        })
+    let rows = SqliteRows::of(connection);
+    let mut commit = Commit::begin(rows, &shared.policies, &shared.clocks, writer, tips);
+    let outcome = commit
+        .pause(&draft, true)
+        .and_then(|()| commit.finish())
         .and_then(|_| Ok(connection.execute_batch("COMMIT")?));
     if outcome.is_err() && !connection.is_autocommit() {
         connection.execute_batch("ROLLBACK")?;

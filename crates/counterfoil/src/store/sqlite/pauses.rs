@@ -1,37 +1,13 @@
-//! Pauses: in force until somebody resumes, and remembered afterwards, since budgets do not count paused time.
-
-use std::time::Duration;
+//! Pauses as rows.
 
 use rusqlite::{Connection, Row};
 
-use super::failure::Failure;
 use crate::id::ToolName;
 use crate::snapshot::PauseDraft;
 use crate::store::Pause;
+use crate::store::failure::Failure;
+use crate::store::in_force::InForce;
 use crate::time::Timestamp;
-
-/// Who pauses a ledger that is older than its mark.
-pub(super) const BY_LEDGER: &str = "counterfoil";
-
-/// Why a ledger that is older than its mark is paused.
-pub(super) const OLDER_THAN_MARK: &str = "ledger older than its mark";
-
-/// A pause in force.
-#[derive(Clone, Debug)]
-pub(super) struct InForce {
-    pub(super) pause: Pause,
-    /// Whether the ledger itself began it because it is older than its mark.
-    pub(super) restored: bool,
-}
-
-impl InForce {
-    /// Whether it holds sends of `tool` under `scope`. A send whose scope is not known is held by no scoped pause.
-    pub(super) fn covers(&self, tool: Option<&ToolName>, scope: Option<&str>) -> bool {
-        let tool_fits = self.pause.tool.is_none() || self.pause.tool.as_ref() == tool;
-        let scope_fits = self.pause.scope.is_none() || self.pause.scope.as_deref() == scope;
-        tool_fits && scope_fits
-    }
-}
 
 fn read(row: &Row<'_>) -> Result<InForce, rusqlite::Error> {
     Ok(InForce {
@@ -103,27 +79,20 @@ pub(super) fn end(
     Ok(ended)
 }
 
-/// How long sends of `tool` under `scope` stood still between `since` and `now`: the union of all pauses that held
-/// them, so that two at once count once.
-pub(super) fn paused_for(
+/// From when to when sends of `tool` under `scope` were held, where that reaches past `since`, by their beginning.
+pub(super) fn since(
     connection: &Connection,
     tool: &ToolName,
     scope: Option<&str>,
     since: Timestamp,
-    now: Timestamp,
-) -> Result<Duration, Failure> {
+) -> Result<Vec<(Timestamp, Option<Timestamp>)>, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT began_at, ended_at FROM counterfoil_pauses \
          WHERE (tool IS NULL OR tool = ?1) AND (scope IS NULL OR scope = ?2) AND (ended_at IS NULL OR ended_at > ?3) \
          ORDER BY began_at",
     )?;
-    let mut rows = statement.query((tool.as_str(), scope, since.as_millis()))?;
-    let (mut total, mut reached) = (Duration::ZERO, since);
-    while let Some(row) = rows.next()? {
-        let began = Timestamp::from_millis(row.get(0)?).max(reached);
-        let ended = row.get::<_, Option<i64>>(1)?.map_or(now, Timestamp::from_millis).min(now);
-        total += ended.since(began);
-        reached = reached.max(ended);
-    }
-    Ok(total)
+    let rows = statement.query_map((tool.as_str(), scope, since.as_millis()), |row| {
+        Ok((Timestamp::from_millis(row.get(0)?), row.get::<_, Option<i64>>(1)?.map(Timestamp::from_millis)))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }

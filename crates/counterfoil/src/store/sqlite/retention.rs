@@ -2,12 +2,12 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::chain::Entry;
-use super::commit::Commit;
-use super::failure::{Failure, signed, unsigned};
+use super::SqliteCommit;
 use crate::faults::Faults;
 use crate::id::{Account, OperationId};
 use crate::store::Change;
+use crate::store::chain::Entry;
+use crate::store::failure::{Failure, signed, unsigned};
 use crate::time::Timestamp;
 
 /// Which operations have an end of retention that is over. Held and other open ones have no end and are never touched; a
@@ -48,9 +48,9 @@ pub(super) fn expired(connection: &Connection, now: Timestamp, limit: u32) -> Re
 ///
 /// The evidence stays, with its texts taken out: the chain covers them by digest. A crash in here leaves the operation
 /// as it was, which answers every call as its tombstone would.
-pub(super) fn bury(commit: &mut Commit<'_>, faults: &Faults, key: &Key) -> Result<bool, Failure> {
+pub(super) fn bury(commit: &mut SqliteCommit<'_>, faults: &Faults, key: &Key) -> Result<bool, Failure> {
     let now = commit.now();
-    let mut found = commit.connection.prepare_cached(concat!(
+    let mut found = commit.rows.connection.prepare_cached(concat!(
         "SELECT account, id, tool, stage, updated_at, version, \
          json_extract(body, '$.state.succeeded.result.digest') \
          FROM counterfoil_operations WHERE account = ?2 AND id = ?3 AND ",
@@ -83,8 +83,8 @@ struct Ended {
     receipt_digest: Option<String>,
 }
 
-fn replace(commit: &mut Commit<'_>, faults: &Faults, ended: &Ended) -> Result<(), Failure> {
-    let connection = commit.connection;
+fn replace(commit: &mut SqliteCommit<'_>, faults: &Faults, ended: &Ended) -> Result<(), Failure> {
+    let connection = commit.rows.connection;
     let key = (&ended.account, &ended.id);
     connection
         .prepare_cached(

@@ -1,257 +1,50 @@
-//! An operation as a row: columns for what is queried, JSON for the rest.
-
-use std::borrow::Cow;
+//! An operation as a row.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
-use serde::{Deserialize, Serialize};
 
-use super::failure::{Failure, signed, unsigned};
 use crate::fingerprint::{Arguments, Fingerprint};
-use crate::guard::{Peer, Stage};
-use crate::id::{Account, FencingToken, OperationId, Principal, Subject, Task, ToolName};
-use crate::operation::{
-    Approval, Attempt, Body, Claim, Decision, Distinct, LookUp, Operation, Receipt, RejectionCode,
-};
-use crate::policy::Tool;
+use crate::guard::Peer;
+use crate::id::{Account, OperationId, Subject, Task, ToolName};
+use crate::operation::{Attempt, Operation};
 use crate::snapshot::Grave;
-use crate::state::State;
+use crate::store::cells::{self, Stored, StoredPeer, Times, cells, stage};
+use crate::store::failure::{Failure, signed, unsigned};
 use crate::time::Timestamp;
 
 /// The columns that [`read`] expects, in its order. `result` may stand as `NULL` where a list leaves it out.
 pub(super) const COLUMNS: &str = "account, id, tool, action, fingerprint, task, wish, receipt_expires_at, created_at, \
      updated_at, version, policy_version, body, arguments, subject";
 
-/// What has no column of its own.
-#[derive(Serialize, Deserialize)]
-struct Rest<'a> {
-    #[serde(default, skip_serializing_if = "is_none")]
-    replaces: Cow<'a, Option<OperationId>>,
-    #[serde(default, skip_serializing_if = "is_empty")]
-    inherits: Cow<'a, [OperationId]>,
-    #[serde(default, skip_serializing_if = "is_none")]
-    replaced_by: Cow<'a, Option<OperationId>>,
-    #[serde(default, skip_serializing_if = "not")]
-    overtaken: bool,
-    #[serde(default)]
-    earlier_keys: u32,
-    #[serde(default, skip_serializing_if = "is_empty")]
-    look_ups: Cow<'a, [LookUp]>,
-    #[serde(default, skip_serializing_if = "is_none")]
-    investigation: Cow<'a, Option<Claim>>,
-    #[serde(default, skip_serializing_if = "not")]
-    asks: bool,
-    #[serde(default, skip_serializing_if = "not")]
-    another_allowed: bool,
-    #[serde(default, skip_serializing_if = "is_none")]
-    contradiction: Cow<'a, Option<Receipt>>,
-    #[serde(default)]
-    remind_at: Option<Timestamp>,
-    distinct_declared: Cow<'a, [OperationId]>,
-    distinct_from: Cow<'a, [Distinct]>,
-    accepted_by: Cow<'a, Option<String>>,
-    prepared_by: Cow<'a, Principal>,
-    state: Cow<'a, State>,
-    fence: FencingToken,
-    attempts: Cow<'a, [Attempt]>,
-    approval: Cow<'a, Option<Approval>>,
-    blocked_by: Cow<'a, [OperationId]>,
-    acknowledged: Cow<'a, [OperationId]>,
-    key_generation: u32,
-    duplicate_suspected: bool,
-    released: Cow<'a, Option<Decision>>,
-}
-
-#[allow(clippy::ptr_arg, reason = "the signature that serde asks for")]
-fn is_none<T: Clone>(value: &Cow<'_, Option<T>>) -> bool {
-    value.is_none()
-}
-
-#[allow(clippy::ptr_arg, reason = "the signature that serde asks for")]
-fn is_empty<T: Clone>(list: &Cow<'_, [T]>) -> bool {
-    list.is_empty()
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-fn not(flag: &bool) -> bool {
-    !*flag
-}
-
-/// An operation cut into its columns.
-struct Cells<'a> {
-    body: String,
-    result: Option<String>,
-    reference: Option<&'a str>,
-    held: bool,
-    open: bool,
-    succeeded_at: Option<Timestamp>,
-    rejected_as: Option<&'static str>,
-    stage: Stage,
-}
-
-fn cells(operation: &Operation) -> Result<Cells<'_>, Failure> {
-    // Named field by field, so that a new field of an operation cannot be forgotten here.
-    let Operation {
-        account: _,
-        id: _,
-        tool: _,
-        arguments: _,
-        fingerprint: _,
-        action: _,
-        task: _,
-        subject: _,
-        replaces,
-        inherits,
-        replaced_by,
-        overtaken,
-        earlier_keys,
-        look_ups,
-        investigation,
-        asks,
-        another_allowed,
-        contradiction,
-        remind_at,
-        distinct_declared,
-        distinct_from,
-        accepted_by,
-        prepared_by,
-        policy_version: _,
-        wish: _,
-        state,
-        fence,
-        attempts,
-        approval,
-        blocked_by,
-        acknowledged,
-        key_generation,
-        duplicate_suspected,
-        released,
-        version: _,
-        created_at: _,
-        updated_at: _,
-        receipt_expires_at: _,
-    } = operation;
-    let (lean, result) = split(state);
-    let rest = Rest {
-        replaces: Cow::Borrowed(replaces),
-        inherits: Cow::Borrowed(inherits),
-        replaced_by: Cow::Borrowed(replaced_by),
-        overtaken: *overtaken,
-        earlier_keys: *earlier_keys,
-        look_ups: Cow::Borrowed(look_ups),
-        investigation: Cow::Borrowed(investigation),
-        asks: *asks,
-        another_allowed: *another_allowed,
-        contradiction: Cow::Borrowed(contradiction),
-        remind_at: *remind_at,
-        distinct_declared: Cow::Borrowed(distinct_declared),
-        distinct_from: Cow::Borrowed(distinct_from),
-        accepted_by: Cow::Borrowed(accepted_by),
-        prepared_by: Cow::Borrowed(prepared_by),
-        state: lean,
-        fence: *fence,
-        attempts: Cow::Borrowed(attempts),
-        approval: Cow::Borrowed(approval),
-        blocked_by: Cow::Borrowed(blocked_by),
-        acknowledged: Cow::Borrowed(acknowledged),
-        key_generation: *key_generation,
-        duplicate_suspected: *duplicate_suspected,
-        released: Cow::Borrowed(released),
-    };
-    let peer = Peer::from(operation);
-    Ok(Cells {
-        body: serde_json::to_string(&rest)?,
-        result: result.map(serde_json::to_string).transpose()?,
-        reference: state.receipt().and_then(|receipt| receipt.reference.as_deref()),
-        held: state.hold().is_some() || *duplicate_suspected,
-        open: operation.unresolved() || (operation.released.is_some() && peer.stage == Stage::Unknown),
-        succeeded_at: peer.succeeded_at,
-        rejected_as: peer.rejected_as.map(RejectionCode::label),
-        stage: peer.stage,
-    })
-}
-
-/// The state without the body of a receipt, which has a column of its own.
-fn split(state: &State) -> (Cow<'_, State>, Option<&Body>) {
-    let kept = state
-        .receipt()
-        .and_then(|receipt| receipt.result.as_ref()?.body.as_ref().map(|body| (receipt, body)));
-    match kept {
-        None => (Cow::Borrowed(state), None),
-        Some((receipt, body)) => {
-            let result = receipt.result.as_ref().map(|result| crate::operation::ResultBody {
-                status: result.status,
-                content_type: result.content_type.clone(),
-                body: None,
-                size: result.size,
-                digest: result.digest.clone(),
-                truncated: result.truncated,
-            });
-            let lean = Receipt {
-                reference: receipt.reference.clone(),
-                result,
-                source: receipt.source,
-                recorded_at: receipt.recorded_at,
-            };
-            (Cow::Owned(State::Succeeded(lean)), Some(body))
-        }
-    }
-}
-
 /// Reads the operation from a row of [`COLUMNS`] and `result`.
 pub(super) fn read(row: &Row<'_>) -> Result<Operation, Failure> {
-    let text = |column: usize| -> Result<&str, Failure> {
-        row.get_ref(column)?.as_str().map_err(|_| Failure::damaged("a text of an operation is none"))
-    };
-    let print = |column: usize| -> Result<Fingerprint, Failure> {
-        Fingerprint::parse(text(column)?).map_err(|_| Failure::damaged("a fingerprint is none"))
-    };
-    let rest: Rest<'_> = serde_json::from_str(text(12)?)?;
-    let mut state = rest.state.into_owned();
-    if let State::Succeeded(Receipt { result: Some(result), .. }) = &mut state
-        && let Some(body) = row.get::<_, Option<String>>(15)?
-    {
-        result.body = Some(serde_json::from_str(&body)?);
-    }
-    Ok(Operation {
-        account: Account::from_stored(text(0)?),
-        id: OperationId::from_stored(text(1)?),
-        tool: ToolName::from_stored(text(2)?),
-        arguments: Arguments::from_stored(row.get(13)?),
-        fingerprint: print(4)?,
-        action: print(3)?,
-        task: row.get::<_, Option<String>>(5)?.map(|task| Task::from_stored(&task)),
-        subject: row.get::<_, Option<String>>(14)?.map(|subject| Subject::from_stored(&subject)),
-        replaces: rest.replaces.into_owned(),
-        inherits: rest.inherits.into_owned(),
-        replaced_by: rest.replaced_by.into_owned(),
-        overtaken: rest.overtaken,
-        earlier_keys: rest.earlier_keys,
-        look_ups: rest.look_ups.into_owned(),
-        investigation: rest.investigation.into_owned(),
-        asks: rest.asks,
-        another_allowed: rest.another_allowed,
-        contradiction: rest.contradiction.into_owned(),
-        remind_at: rest.remind_at,
-        distinct_declared: rest.distinct_declared.into_owned(),
-        distinct_from: rest.distinct_from.into_owned(),
-        accepted_by: rest.accepted_by.into_owned(),
-        prepared_by: rest.prepared_by.into_owned(),
-        policy_version: row.get(11)?,
+    let text = |column: usize| text(row, column);
+    let perhaps = |column: usize| perhaps(row, column);
+    cells::operation(Stored {
+        account: text(0)?,
+        id: text(1)?,
+        tool: text(2)?,
+        action: text(3)?,
+        fingerprint: text(4)?,
+        task: perhaps(5)?,
         wish: row.get(6)?,
-        state,
-        fence: rest.fence,
-        attempts: rest.attempts.into_owned(),
-        approval: rest.approval.into_owned(),
-        blocked_by: rest.blocked_by.into_owned(),
-        acknowledged: rest.acknowledged.into_owned(),
-        key_generation: rest.key_generation,
-        duplicate_suspected: rest.duplicate_suspected,
-        released: rest.released.into_owned(),
-        version: unsigned(row.get(10)?),
+        receipt_expires_at: row.get::<_, Option<i64>>(7)?.map(Timestamp::from_millis),
         created_at: Timestamp::from_millis(row.get(8)?),
         updated_at: Timestamp::from_millis(row.get(9)?),
-        receipt_expires_at: row.get::<_, Option<i64>>(7)?.map(Timestamp::from_millis),
+        version: unsigned(row.get(10)?),
+        policy_version: row.get(11)?,
+        body: text(12)?,
+        arguments: text(13)?,
+        subject: perhaps(14)?,
+        result: perhaps(15)?,
     })
+}
+
+fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, Failure> {
+    row.get_ref(column)?.as_str().map_err(|_| Failure::damaged("a text of an operation is none"))
+}
+
+fn perhaps<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<&'a str>, Failure> {
+    row.get_ref(column)?.as_str_or_null().map_err(|_| Failure::damaged("a text of an operation is none"))
 }
 
 /// The operation, whole.
@@ -317,7 +110,7 @@ pub(super) fn peers_compared_anew(
     account: &Account,
     tool: &ToolName,
     stored: Fingerprint,
-    same: impl Fn(&Arguments, u32) -> Result<bool, Failure>,
+    same: &dyn Fn(&Arguments, u32) -> Result<bool, Failure>,
 ) -> Result<Vec<Peer>, Failure> {
     let mut statement = connection.prepare_cached(concat!(
         "SELECT ",
@@ -378,29 +171,19 @@ fn read_peers(mut rows: rusqlite::Rows<'_>) -> Result<Vec<Peer>, Failure> {
 }
 
 fn read_peer(row: &Row<'_>) -> Result<Peer, Failure> {
-    Ok(Peer {
-        id: OperationId::from_stored(&row.get::<_, String>(0)?),
-        task: row.get::<_, Option<String>>(1)?.map(|task| Task::from_stored(&task)),
-        stage: stage(&row.get::<_, String>(2)?)?,
+    cells::peer(StoredPeer {
+        id: text(row, 0)?,
+        task: perhaps(row, 1)?,
+        stage: text(row, 2)?,
         unresolved: row.get(3)?,
         released: row.get(4)?,
-        suspected: row.get(10)?,
         created_at: Timestamp::from_millis(row.get(5)?),
         succeeded_at: row.get::<_, Option<i64>>(6)?.map(Timestamp::from_millis),
-        rejected_as: row
-            .get::<_, Option<String>>(7)?
-            .map(|code| {
-                RejectionCode::parse(&code).ok_or_else(|| Failure::damaged("a rejection has no code"))
-            })
-            .transpose()?,
-        replaces: row.get::<_, Option<String>>(9)?.map(|id| OperationId::from_stored(&id)),
-        replaced_by: row.get::<_, Option<String>>(8)?.map(|id| OperationId::from_stored(&id)),
+        rejected_as: perhaps(row, 7)?,
+        replaced_by: perhaps(row, 8)?,
+        replaces: perhaps(row, 9)?,
+        suspected: row.get(10)?,
     })
-}
-
-/// A state as it is stored.
-pub(super) fn stage(label: &str) -> Result<Stage, Failure> {
-    Stage::parse(label).ok_or_else(|| Failure::damaged("a state is none of the five"))
 }
 
 /// What is left of the operation after its retention.
@@ -417,26 +200,6 @@ pub(super) fn tombstone(
     found
         .map(|(label, tool)| Ok(Grave { stage: stage(&label)?, tool: ToolName::from_stored(&tool) }))
         .transpose()
-}
-
-/// When somebody looks at an operation next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Times {
-    /// Whoever carries work on.
-    pub(super) due_at: Option<Timestamp>,
-    /// An application's own worker.
-    pub(super) work_at: Option<Timestamp>,
-}
-
-impl Times {
-    /// By these facts; not before `look_again` where a standing wish waits for another operation.
-    pub(super) fn of(operation: &Operation, facts: &Tool, look_again: Option<Timestamp>) -> Self {
-        let work_at = crate::queue::work_at(operation, facts);
-        Self {
-            due_at: crate::decide::due_or_looked_at(operation, facts, look_again),
-            work_at: work_at.map(|at| look_again.map_or(at, |later| at.max(later))),
-        }
-    }
 }
 
 /// Inserts the row; the unique key refuses a second one.
@@ -539,5 +302,46 @@ pub(super) fn insert_keys(
         )?;
         statement.execute((operation.account.as_str(), key, operation.id.as_str()))?;
     }
+    Ok(())
+}
+
+/// When somebody looks at it next, as it is stored.
+pub(super) fn times(connection: &Connection, account: &Account, id: &OperationId) -> Result<Times, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT due_at, work_at FROM counterfoil_operations WHERE account = ?1 AND id = ?2",
+    )?;
+    let at = |at: Option<i64>| at.map(Timestamp::from_millis);
+    Ok(statement.query_row((account.as_str(), id.as_str()), |row| {
+        Ok(Times { due_at: at(row.get(0)?), work_at: at(row.get(1)?) })
+    })?)
+}
+
+/// Replaces when somebody looks at it next.
+pub(super) fn put_times(connection: &Connection, operation: &Operation, times: Times) -> Result<(), Failure> {
+    let mut statement = connection.prepare_cached(
+        "UPDATE counterfoil_operations SET due_at = ?3, work_at = ?4 WHERE account = ?1 AND id = ?2",
+    )?;
+    let millis = |at: Option<Timestamp>| at.map(Timestamp::as_millis);
+    let (account, id) = (operation.account.as_str(), operation.id.as_str());
+    statement.execute((account, id, millis(times.due_at), millis(times.work_at)))?;
+    Ok(())
+}
+
+/// Moves its version without a new state.
+pub(super) fn touch(
+    connection: &Connection,
+    operation: &Operation,
+    version: u64,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let mut statement = connection.prepare_cached(
+        "UPDATE counterfoil_operations SET version = ?3, updated_at = ?4 WHERE account = ?1 AND id = ?2",
+    )?;
+    statement.execute((
+        operation.account.as_str(),
+        operation.id.as_str(),
+        signed(version),
+        now.as_millis(),
+    ))?;
     Ok(())
 }

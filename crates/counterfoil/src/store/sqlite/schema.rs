@@ -2,9 +2,9 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::chain::{Hash, hash_of};
-use super::failure::Failure;
 use crate::error::StoreError;
+use crate::store::chain::{Hash, hash_of};
+use crate::store::failure::Failure;
 use crate::time::Timestamp;
 
 /// Every migration, by number from 1. A published one never changes.

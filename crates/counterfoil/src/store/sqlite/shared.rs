@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tokio::sync::{broadcast, watch};
 
-use super::commit::News;
-use super::load::Clocks;
-use super::policies::Policies;
 use super::writer::Counters;
 use crate::error::StoreError;
 use crate::faults::Faults;
 use crate::store::Change;
+use crate::store::clocks::Clocks;
+use crate::store::commit::News;
+use crate::store::policies::Policies;
 
 /// Shared by the writer, the readers, the watcher and every handle.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 
 use rusqlite::{Connection, Row};
 
-use super::commit::Commit;
-use super::failure::Failure;
+use super::SqliteCommit;
 use crate::id::{Account, Principal};
 use crate::store::Token;
+use crate::store::failure::Failure;
 use crate::time::Timestamp;
 
 const COLUMNS: &str = "id, principal, account, roles, tools, digest, created_at, expires_at, revoked_at";
@@ -28,8 +28,8 @@ fn read(row: &Row<'_>) -> Result<Token, Failure> {
 }
 
 /// Keeps a new token; its ID and its digest must be new.
-pub(super) fn create(commit: &mut Commit<'_>, token: &Token) -> Result<(), Failure> {
-    commit.connection.execute(
+pub(super) fn create(commit: &mut SqliteCommit<'_>, token: &Token) -> Result<(), Failure> {
+    commit.rows.connection.execute(
         "INSERT INTO counterfoil_tokens (id, principal, account, roles, tools, digest, created_at, expires_at, \
          revoked_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         (
@@ -49,14 +49,13 @@ pub(super) fn create(commit: &mut Commit<'_>, token: &Token) -> Result<(), Failu
         "tools": token.tools,
     });
     commit.ledger_entry("token_created", "counterfoil", &data)?;
-    commit.tokens_changed();
-    Ok(())
+    commit.tokens_changed()
 }
 
 /// Revokes a token now; `false` where there is none that is still good.
-pub(super) fn revoke(commit: &mut Commit<'_>, id: &str) -> Result<bool, Failure> {
+pub(super) fn revoke(commit: &mut SqliteCommit<'_>, id: &str) -> Result<bool, Failure> {
     let now = commit.now();
-    let rows = commit.connection.execute(
+    let rows = commit.rows.connection.execute(
         "UPDATE counterfoil_tokens SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL",
         (id, now.as_millis()),
     )?;
@@ -64,7 +63,7 @@ pub(super) fn revoke(commit: &mut Commit<'_>, id: &str) -> Result<bool, Failure>
         return Ok(false);
     }
     commit.ledger_entry("token_revoked", "counterfoil", &serde_json::json!({ "id": id }))?;
-    commit.tokens_changed();
+    commit.tokens_changed()?;
     Ok(true)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
-use super::failure::Failure;
+use crate::store::failure::Failure;
 
 /// Called with the text of every statement that begins, and with the same text with its values in place.
 pub type Trace = Arc<dyn Fn(&str, &str) + Send + Sync>;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
-use super::chain::{Hash, Link, Tip, hash_of};
-use super::failure::{Failure, unsigned};
-use super::load::Head;
+use super::head::Head;
 use super::mark::Found;
+use crate::store::chain::{Hash, Link, Tip, hash_of};
+use crate::store::failure::{Failure, unsigned};
 use crate::store::{AuditFault, AuditReport};
 use crate::time::Timestamp;
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::failure::{Failure, signed, unsigned};
-use super::load::Head;
+use super::head::Head;
 use super::mark::{self, MarkFile};
 use super::pauses;
 use super::shared::Shared;
 use crate::id::{Account, OperationId};
 use crate::store::Change;
+use crate::store::failure::{Failure, signed, unsigned};
 
 /// How often the file is looked at.
 const TICK: Duration = Duration::from_millis(100);

@@ -8,19 +8,21 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::chain::Tips;
-use super::commit::{Commit, News};
-use super::failure::Failure;
+use super::SqliteCommit;
+use super::rows::SqliteRows;
 use super::shared::Shared;
 use crate::error::{Error, StoreError};
 use crate::faults::Fault;
 use crate::snapshot::Verb;
+use crate::store::chain::Tips;
+use crate::store::commit::{Commit, News};
+use crate::store::failure::Failure;
 
 /// Something that waits for the writer. It may run several times, since the commit that it was part of may have to be
 /// replayed; it is answered once.
 pub(super) trait Job: Send {
     /// Does it inside the running commit and keeps the answer.
-    fn run(&mut self, commit: &mut Commit<'_>) -> Result<(), Failure>;
+    fn run(&mut self, commit: &mut SqliteCommit<'_>) -> Result<(), Failure>;
 
     /// Replaces the answer.
     fn fail(&mut self, error: StoreError);
@@ -45,7 +47,7 @@ impl<V: Verb> VerbJob<V> {
 }
 
 impl<V: Verb> Job for VerbJob<V> {
-    fn run(&mut self, commit: &mut Commit<'_>) -> Result<(), Failure> {
+    fn run(&mut self, commit: &mut SqliteCommit<'_>) -> Result<(), Failure> {
         self.outcome = Some(commit.run(&self.verb)?);
         Ok(())
     }
@@ -71,7 +73,7 @@ pub(super) struct WriteJob<F, R> {
 
 impl<F, R> WriteJob<F, R>
 where
-    F: Fn(&mut Commit<'_>) -> Result<R, Failure> + Send,
+    F: Fn(&mut SqliteCommit<'_>) -> Result<R, Failure> + Send,
     R: Send,
 {
     /// The job and where its answer arrives.
@@ -83,10 +85,10 @@ where
 
 impl<F, R> Job for WriteJob<F, R>
 where
-    F: Fn(&mut Commit<'_>) -> Result<R, Failure> + Send,
+    F: Fn(&mut SqliteCommit<'_>) -> Result<R, Failure> + Send,
     R: Send,
 {
-    fn run(&mut self, commit: &mut Commit<'_>) -> Result<(), Failure> {
+    fn run(&mut self, commit: &mut SqliteCommit<'_>) -> Result<(), Failure> {
         self.outcome = Some(Ok((self.work)(commit)?));
         Ok(())
     }
@@ -280,12 +282,12 @@ impl Writer {
         faults.hit("before_begin").map_err(Failure::from)?;
         self.connection.execute_batch("BEGIN IMMEDIATE").map_err(Failure::from)?;
         let mut commit = Commit::begin(
-            &self.connection,
+            SqliteRows::of(&self.connection),
             &self.shared.policies,
             &self.shared.clocks,
             &self.name,
             &mut self.tips,
-        )?;
+        );
         for (place, job) in jobs.iter_mut().enumerate() {
             faults.hit("job").map_err(Failure::from).and_then(|()| job.run(&mut commit)).map_err(
                 |failure| match failure {

@@ -1,15 +1,13 @@
-//! Loads what a verb may look at, from one consistent view of the file.
+//! What a verb may look at, from one consistent view of what is kept.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension as _};
-
-use super::failure::{Failure, unsigned};
-use super::pauses::{self, InForce};
+use super::clocks::Clocks;
+use super::failure::Failure;
+use super::in_force::{self, InForce};
 use super::policies::Policies;
-use super::row;
-use crate::backoff::BucketLevel;
+use super::rows::Rows;
 use crate::decide::PauseReason;
 use crate::fingerprint::{Arguments, Fingerprint};
 use crate::guard::{self, Peer};
@@ -18,67 +16,24 @@ use crate::operation::Operation;
 use crate::policy::Tool;
 use crate::snapshot::{Declarations, Existing, Needs, Predecessor, Snapshot, Webhooks};
 use crate::state::State;
-use crate::time::{Clock, Timestamp};
+use crate::time::Timestamp;
 use crate::waits::LONGEST_LINE;
-
-/// The clocks of this process, and how they stood to each other when the ledger was opened.
-pub(super) struct Clocks {
-    clock: Arc<dyn Clock>,
-    skew: Duration,
-    opened: (Timestamp, Duration),
-}
-
-impl std::fmt::Debug for Clocks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Clocks")
-            .field("skew", &self.skew)
-            .field("opened", &self.opened)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Clocks {
-    /// The clocks from now on.
-    pub(super) fn start(clock: Arc<dyn Clock>, skew: Duration) -> Self {
-        let opened = (clock.now(), clock.monotonic());
-        Self { clock, skew, opened }
-    }
-
-    /// Store time.
-    pub(super) fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    /// Time since some point in this process.
-    pub(super) fn monotonic(&self) -> Duration {
-        self.clock.monotonic()
-    }
-
-    /// Whether nothing that waits for an instant may be trusted: store time lies too far below the newest instant of
-    /// the ledger, or the two clocks of this process no longer agree.
-    pub(super) fn in_doubt(&self, now: Timestamp, newest: Timestamp) -> bool {
-        let (wall, monotonic) = self.opened;
-        let wall = i128::from(now.as_millis()) - i128::from(wall.as_millis());
-        let passed = self.clock.monotonic().saturating_sub(monotonic).as_millis();
-        let apart = wall.abs_diff(i128::try_from(passed).unwrap_or(i128::MAX));
-        apart > self.skew.as_millis() || now.plus(self.skew) < newest
-    }
-}
 
 /// The operation where it is final, in one statement: nothing around it matters any more, and replays are what is asked
 /// for most.
-pub(super) fn final_one(
-    connection: &Connection,
-    shared: &super::shared::Shared,
+pub(super) fn of_final<R: Rows>(
+    rows: &R,
+    policies: &Policies,
+    clocks: &Clocks,
     account: &Account,
     id: &OperationId,
     declared: &Arc<Declarations>,
 ) -> Result<Option<Snapshot>, Failure> {
-    let now = shared.clocks.now();
-    let Some(operation) = row::find(connection, account, id)?.filter(|found| found.state.is_final()) else {
+    let now = clocks.now();
+    let Some(operation) = rows.operation(account, id)?.filter(|found| found.state.is_final()) else {
         return Ok(None);
     };
-    let stored = shared.policies.get(connection, &operation.tool, operation.policy_version)?;
+    let stored = policies.get(rows, &operation.tool, operation.policy_version)?;
     Ok(Some(Snapshot {
         now,
         existing: Existing::Operation(Box::new(operation)),
@@ -97,9 +52,9 @@ pub(super) fn final_one(
     }))
 }
 
-/// One consistent view of the file.
-pub(super) struct View<'a> {
-    pub(super) connection: &'a Connection,
+/// One consistent view of what is kept.
+pub(super) struct View<'a, R> {
+    pub(super) rows: &'a R,
     pub(super) policies: &'a Policies,
     pub(super) clocks: &'a Clocks,
     pub(super) pauses: &'a [InForce],
@@ -107,13 +62,13 @@ pub(super) struct View<'a> {
     pub(super) newest: Timestamp,
 }
 
-impl View<'_> {
+impl<R: Rows> View<'_, R> {
     /// What the ledger holds about an ID.
     fn existing(&self, account: &Account, id: &OperationId) -> Result<Existing, Failure> {
-        if let Some(operation) = row::find(self.connection, account, id)? {
+        if let Some(operation) = self.rows.operation(account, id)? {
             return Ok(Existing::Operation(Box::new(operation)));
         }
-        let tombstone = row::tombstone(self.connection, account, id)?;
+        let tombstone = self.rows.tombstone(account, id)?;
         Ok(tombstone.map_or(Existing::Nothing, Existing::Tombstone))
     }
 
@@ -135,9 +90,7 @@ impl View<'_> {
             .or_else(|| operation.map(|operation| (&operation.tool, operation.action)))
             .filter(|_| needs.peers);
         let stored = match operation {
-            Some(operation) => {
-                self.policies.get(self.connection, &operation.tool, operation.policy_version)?
-            }
+            Some(operation) => self.policies.get(self.rows, &operation.tool, operation.policy_version)?,
             None => None,
         };
         // Who names no scope asks about the one that the operation was last tried under, so that a pause of a
@@ -149,7 +102,7 @@ impl View<'_> {
         {
             Some((operation, first)) => {
                 let scope = first.scope.as_deref().or(scope);
-                pauses::paused_for(self.connection, &operation.tool, scope, first.started_at, now)?
+                in_force::paused_for(self.rows, &operation.tool, scope, first.started_at, now)?
             }
             None => Duration::ZERO,
         };
@@ -173,10 +126,10 @@ impl View<'_> {
             None => Vec::new(),
         };
         let refusals = match (tool, scope) {
-            (Some(tool), Some(scope)) => self.refusals(tool.as_str(), scope)?,
+            (Some(tool), Some(scope)) => self.rows.refusals(tool, scope)?,
             (Some(_) | None, Some(_) | None) => 0,
         };
-        let bucket = needs.bucket.map(|name| self.bucket(name)).transpose()?.flatten();
+        let bucket = needs.bucket.map(|name| self.rows.bucket(name)).transpose()?.flatten();
         let predecessor = needs.replaces.map(|id| self.predecessor(needs.account, id)).transpose()?.flatten();
         let replaced = predecessor.as_deref().map(|predecessor| &predecessor.operation);
         let named = self.named(needs, operation, replaced)?;
@@ -189,12 +142,12 @@ impl View<'_> {
                 }
             },
             None => match needs.subject {
-                Some(subject) => row::subject_peers(self.connection, needs.account, subject, now)?,
+                Some(subject) => self.rows.subject_peers(needs.account, subject, now)?,
                 None => Vec::new(),
             },
         };
         let webhooks = match needs.event.filter(|_| operation.is_some()) {
-            Some(event) => self.webhooks(needs.account, needs.id, event)?,
+            Some(event) => self.rows.webhooks(needs.account, needs.id, event)?,
             None => Webhooks::default(),
         };
         let restored = self.pauses.iter().any(|pause| pause.restored);
@@ -226,23 +179,23 @@ impl View<'_> {
         arguments: Option<&Arguments>,
         compared: &[Option<&Tool>],
     ) -> Result<Vec<Peer>, Failure> {
-        let mut peers = row::peers(self.connection, account, tool, action)?;
+        let mut peers = self.rows.peers(account, tool, action)?;
         let Some(mine) = arguments else { return Ok(peers) };
-        if self.policies.compared_differently(self.connection, tool)? {
+        if self.policies.compared_differently(self.rows, tool)? {
             let same = |theirs: &Arguments, version: u32| {
-                let own = self.policies.get(self.connection, tool, version)?;
+                let own = self.policies.get(self.rows, tool, version)?;
                 let all = compared.iter().copied().flatten().chain(own.as_deref());
                 Ok(guard::same_action(mine, theirs, all))
             };
-            peers.extend(row::peers_compared_anew(self.connection, account, tool, action, same)?);
+            peers.extend(self.rows.peers_compared_anew(account, tool, action, &same)?);
         }
         Ok(peers)
     }
 
     /// The operation whose place is taken, with what it waits for.
     fn predecessor(&self, account: &Account, id: &OperationId) -> Result<Option<Box<Predecessor>>, Failure> {
-        let Some(operation) = row::find(self.connection, account, id)? else { return Ok(None) };
-        let stored = self.policies.get(self.connection, &operation.tool, operation.policy_version)?;
+        let Some(operation) = self.rows.operation(account, id)? else { return Ok(None) };
+        let stored = self.policies.get(self.rows, &operation.tool, operation.policy_version)?;
         let subject_peers = self.about(account, &operation)?;
         Ok(Some(Box::new(Predecessor { operation, stored, subject_peers })))
     }
@@ -250,7 +203,7 @@ impl View<'_> {
     /// The other operations with the subject of `operation` that hold it, or succeeded since it was prepared.
     fn about(&self, account: &Account, operation: &Operation) -> Result<Vec<Peer>, Failure> {
         let Some(subject) = &operation.subject else { return Ok(Vec::new()) };
-        let mut peers = row::subject_peers(self.connection, account, subject, operation.created_at)?;
+        let mut peers = self.rows.subject_peers(account, subject, operation.created_at)?;
         peers.retain(|peer| peer.id != operation.id);
         Ok(peers)
     }
@@ -276,7 +229,7 @@ impl View<'_> {
         ids.dedup();
         let mut named = Vec::with_capacity(ids.len());
         for id in ids {
-            named.extend(row::find_peer(self.connection, needs.account, id)?);
+            named.extend(self.rows.peer(needs.account, id)?);
         }
         if let Some(replaced) = replaced {
             self.line(needs.account, replaced, &mut named)?;
@@ -293,9 +246,7 @@ impl View<'_> {
             let known = named.iter().find(|known| known.id == id).cloned();
             let found = match known {
                 Some(known) => Some(known),
-                None => {
-                    row::find_peer(self.connection, account, &id)?.inspect(|peer| named.push(peer.clone()))
-                }
+                None => self.rows.peer(account, &id)?.inspect(|peer| named.push(peer.clone())),
             };
             parent = found.and_then(|peer| peer.replaces);
         }
@@ -310,67 +261,9 @@ impl View<'_> {
             if let Some(next) = peer.replaced_by.clone()
                 && !named.iter().any(|known| known.id == next)
             {
-                named.extend(row::find_peer(self.connection, account, &next)?);
+                named.extend(self.rows.peer(account, &next)?);
             }
         }
         Ok(())
-    }
-
-    /// The evidence itself says which webhooks were heard: what was once committed is heard by every process.
-    fn webhooks(&self, account: &Account, id: &OperationId, event: &str) -> Result<Webhooks, Failure> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT count(*), coalesce(max(json_extract(data, '$.event') = ?3), 0) FROM counterfoil_evidence \
-             WHERE account = ?1 AND operation_id = ?2 AND kind = 'webhook'",
-        )?;
-        Ok(statement.query_row((account.as_str(), id.as_str(), event), |row| {
-            Ok(Webhooks { kept: unsigned(row.get(0)?), this_one: row.get(1)? })
-        })?)
-    }
-
-    fn refusals(&self, tool: &str, scope: &str) -> Result<u32, Failure> {
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT refused FROM counterfoil_refusals WHERE tool = ?1 AND scope = ?2")?;
-        Ok(statement.query_row((tool, scope), |row| row.get(0)).optional()?.unwrap_or(0))
-    }
-
-    fn bucket(&self, name: &str) -> Result<Option<BucketLevel>, Failure> {
-        let mut statement =
-            self.connection.prepare_cached("SELECT level, at FROM counterfoil_buckets WHERE name = ?1")?;
-        let level = statement
-            .query_row([name], |row| {
-                Ok(BucketLevel { level: unsigned(row.get(0)?), at: Timestamp::from_millis(row.get(1)?) })
-            })
-            .optional()?;
-        Ok(level)
-    }
-}
-
-/// Where the ledger ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
-    /// The newest row of evidence.
-    pub(super) position: u64,
-    /// The newest instant of any row.
-    pub(super) newest: Timestamp,
-    /// How often pauses changed.
-    pub(super) pauses: u64,
-    /// How often tokens changed.
-    pub(super) tokens: u64,
-}
-
-impl Head {
-    /// Reads it.
-    pub(super) fn read(connection: &Connection) -> Result<Self, Failure> {
-        let mut statement = connection
-            .prepare_cached("SELECT position, newest, pauses, tokens FROM counterfoil_head WHERE one = 1")?;
-        Ok(statement.query_row([], |row| {
-            Ok(Self {
-                position: unsigned(row.get(0)?),
-                newest: Timestamp::from_millis(row.get(1)?),
-                pauses: unsigned(row.get(2)?),
-                tokens: unsigned(row.get(3)?),
-            })
-        })?)
     }
 }

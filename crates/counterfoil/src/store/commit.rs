@@ -1,18 +1,19 @@
-//! One transaction on the file: loads, lets verbs decide, and writes what they decided together with its evidence.
+//! One transaction: loads, lets verbs decide, and writes what they decided together with its evidence.
 
-use rusqlite::Connection;
 use std::borrow::Cow;
 
+use super::cells::Times;
 use super::chain::{self, Entry, LEDGER, Tips};
-use super::failure::{Failure, signed};
-use super::load::{Clocks, Head, View};
-use super::notices;
-use super::pauses::{self, InForce};
+use super::clocks::Clocks;
+use super::failure::Failure;
+use super::in_force::InForce;
 use super::policies::Policies;
-use super::row::{self, Times};
+use super::rows::Rows;
+use super::view::View;
 use crate::error::{Error, StoreError};
 use crate::guard::Peer;
 use crate::id::{Account, OperationId};
+use crate::notice::Notice;
 use crate::operation::Operation;
 use crate::policy::Tool;
 use crate::recovery::HoldReason;
@@ -36,13 +37,13 @@ pub(super) struct News {
 }
 
 /// A running transaction. Nothing of it is told to anybody before it is durable.
-pub(super) struct Commit<'a> {
-    pub(super) connection: &'a Connection,
+pub(super) struct Commit<'a, R> {
+    /// What is kept, inside this transaction.
+    pub(super) rows: R,
     policies: &'a Policies,
     clocks: &'a Clocks,
     writer: &'a str,
     tips: &'a mut Tips,
-    head: Head,
     pauses: Option<Vec<InForce>>,
     /// What became different.
     pub(super) news: News,
@@ -50,27 +51,16 @@ pub(super) struct Commit<'a> {
     pub(super) wrote: bool,
 }
 
-impl<'a> Commit<'a> {
-    /// Takes up a transaction that holds the write lock.
+impl<'a, R: Rows> Commit<'a, R> {
+    /// Takes up a transaction in which nobody else changes what is loaded.
     pub(super) fn begin(
-        connection: &'a Connection,
+        rows: R,
         policies: &'a Policies,
         clocks: &'a Clocks,
         writer: &'a str,
         tips: &'a mut Tips,
-    ) -> Result<Self, Failure> {
-        let head = Head::read(connection)?;
-        Ok(Self {
-            connection,
-            policies,
-            clocks,
-            writer,
-            tips,
-            head,
-            pauses: None,
-            news: News::default(),
-            wrote: false,
-        })
+    ) -> Self {
+        Self { rows, policies, clocks, writer, tips, pauses: None, news: News::default(), wrote: false }
     }
 
     /// Store time.
@@ -83,14 +73,14 @@ impl<'a> Commit<'a> {
         let needs = verb.needs();
         let pauses = match self.pauses.take() {
             Some(pauses) => pauses,
-            None => pauses::in_force(self.connection)?,
+            None => self.rows.pauses()?,
         };
         let view = View {
-            connection: self.connection,
+            rows: &self.rows,
             policies: self.policies,
             clocks: self.clocks,
             pauses: &pauses,
-            newest: self.head.newest,
+            newest: self.rows.newest()?,
         };
         let snapshot = view.snapshot(&needs, verb.declared())?;
         self.pauses = Some(pauses);
@@ -131,15 +121,15 @@ impl<'a> Commit<'a> {
             (Some(_), _) | (None, Some(_) | None) => {}
         }
         let subject = written.as_ref().or(loaded);
-        let mut digest = None;
+        let mut last = None;
         for (number, draft) in (version + 1..).zip(&evidence) {
             let about = subject.map(|subject| (subject, number));
-            digest = Some(self.append(account, about, draft, now)?);
+            last = Some(self.append(account, about, draft, now)?);
         }
-        if let (Some(after), Some(digest)) = (&written, digest) {
+        if let (Some(after), Some((position, digest))) = (&written, last) {
             let kinds = evidence.iter().map(|draft| draft.kind);
             if let Some(occasion) = crate::notice::occasion(loaded, after, snapshot, kinds) {
-                notices::append(self.connection, self.head.position, &digest, occasion, after, snapshot)?;
+                self.rows.append_notice(&Notice::of(occasion, (position, &digest), after, snapshot))?;
             }
         }
         if let Some(subject) = subject
@@ -161,21 +151,11 @@ impl<'a> Commit<'a> {
         }
         if let Some((name, level)) = bucket {
             self.wrote = true;
-            self.connection
-                .prepare_cached(
-                    "INSERT INTO counterfoil_buckets (name, level, at) VALUES (?1, ?2, ?3) \
-                 ON CONFLICT (name) DO UPDATE SET level = excluded.level, at = excluded.at",
-                )?
-                .execute((name, signed(level.level), level.at.as_millis()))?;
+            self.rows.set_bucket(&name, level)?;
         }
         if let Some(count) = refusals {
             self.wrote = true;
-            self.connection
-                .prepare_cached(
-                    "INSERT INTO counterfoil_refusals (tool, scope, refused) VALUES (?1, ?2, ?3) \
-                 ON CONFLICT (tool, scope) DO UPDATE SET refused = excluded.refused",
-                )?
-                .execute((count.tool.as_str(), count.scope, count.count))?;
+            self.rows.set_refusals(&count)?;
         }
         if let Some(draft) = pause {
             self.pause(&draft, false)?;
@@ -211,11 +191,11 @@ impl<'a> Commit<'a> {
         let times = self.times(&operation, snapshot, look_again)?;
         self.wrote = true;
         if fresh {
-            row::insert(self.connection, &operation, times)?;
-        } else if !row::update(self.connection, &operation, times, version)? {
+            self.rows.insert(&operation, times)?;
+        } else if !self.rows.update(&operation, times, version)? {
             return Err(Failure::damaged("an operation changed inside a commit"));
         }
-        row::insert_keys(self.connection, &operation, loaded)?;
+        self.rows.insert_keys(&operation, loaded)?;
         Ok(operation)
     }
 
@@ -232,10 +212,10 @@ impl<'a> Commit<'a> {
         }
         operation.version = version + evidence.len() as u64;
         operation.updated_at = snapshot.now;
-        let stored = self.policies.get(self.connection, &operation.tool, operation.policy_version)?;
+        let stored = self.policies.get(&self.rows, &operation.tool, operation.policy_version)?;
         let times = times(&operation, stored.as_deref(), &snapshot.declared, None)?;
         self.wrote = true;
-        if !row::update(self.connection, &operation, times, version)? {
+        if !self.rows.update(&operation, times, version)? {
             return Err(Failure::damaged("an operation changed inside a commit"));
         }
         for (number, draft) in (version + 1..).zip(&evidence) {
@@ -252,20 +232,14 @@ impl<'a> Commit<'a> {
         declared: &Declarations,
         at: Option<Timestamp>,
     ) -> Result<(), Failure> {
-        let stored = self.policies.get(self.connection, &known.tool, known.policy_version)?;
+        let stored = self.policies.get(&self.rows, &known.tool, known.policy_version)?;
         let times = times(known, stored.as_deref(), declared, at)?;
         self.put_times(known, times)
     }
 
     fn put_times(&mut self, known: &Operation, times: Times) -> Result<(), Failure> {
         self.wrote = true;
-        let mut statement = self.connection.prepare_cached(
-            "UPDATE counterfoil_operations SET due_at = ?3, work_at = ?4 WHERE account = ?1 AND id = ?2",
-        )?;
-        let millis = |at: Option<Timestamp>| at.map(Timestamp::as_millis);
-        let (account, id) = (known.account.as_str(), known.id.as_str());
-        statement.execute((account, id, millis(times.due_at), millis(times.work_at)))?;
-        Ok(())
+        self.rows.put_times(known, times)
     }
 
     /// Where an operation is no longer in anybody's way, whoever waited for it under a standing wish is due now. A crash
@@ -283,25 +257,25 @@ impl<'a> Commit<'a> {
         }
         let account = &after.account;
         let mut waiting = match &after.subject {
-            Some(subject) => row::wishes_about(self.connection, account, subject, WOKEN_AT_ONCE)?,
+            Some(subject) => self.rows.wishes_about(account, subject, WOKEN_AT_ONCE)?,
             None => Vec::new(),
         };
         // The chain of those that take its place.
         let mut newest = after.replaced_by.clone();
         for _ in 0..=LONGEST_LINE {
             let Some(id) = newest else { break };
-            newest = row::find_peer(self.connection, account, &id)?.and_then(|peer| peer.replaced_by);
+            newest = self.rows.peer(account, &id)?.and_then(|peer| peer.replaced_by);
             waiting.push(id);
         }
         for id in waiting {
-            let found = row::find(self.connection, account, &id)?;
+            let found = self.rows.operation(account, &id)?;
             if let Some(found) = found.filter(|found| matches!(found.state, State::Prepared(_))) {
                 self.look_again(&found, declared, None)?;
             }
         }
         // Those whose place it was to take may go on.
         for id in after.replaces.iter().chain(&after.inherits) {
-            let left = row::find(self.connection, account, id)?;
+            let left = self.rows.operation(account, id)?;
             if let Some(left) = left.filter(|left| left.state.hold() == Some(HoldReason::Replaced)) {
                 self.put_times(&left, Times { due_at: Some(now), work_at: None })?;
             }
@@ -319,9 +293,7 @@ impl<'a> Commit<'a> {
         let stored = match &snapshot.stored {
             // An approval re-binds an operation that never started to the current version.
             Some(stored) if self.same_version(operation, snapshot) => Some(stored.clone()),
-            Some(_) | None => {
-                self.policies.get(self.connection, &operation.tool, operation.policy_version)?
-            }
+            Some(_) | None => self.policies.get(&self.rows, &operation.tool, operation.policy_version)?,
         };
         times(operation, stored.as_deref(), &snapshot.declared, look_again)
     }
@@ -336,12 +308,7 @@ impl<'a> Commit<'a> {
     /// Evidence without a new state still moves the version.
     fn touch(&mut self, loaded: &Operation, version: u64, now: Timestamp) -> Result<(), Failure> {
         self.wrote = true;
-        self.connection
-            .prepare_cached(
-                "UPDATE counterfoil_operations SET version = ?3, updated_at = ?4 WHERE account = ?1 AND id = ?2",
-            )?
-            .execute((loaded.account.as_str(), loaded.id.as_str(), signed(version), now.as_millis()))?;
-        Ok(())
+        self.rows.touch(loaded, version, now)
     }
 
     /// Notes something on another operation. One whose retention is over needs no record.
@@ -352,24 +319,16 @@ impl<'a> Commit<'a> {
         link: Link,
         now: Timestamp,
     ) -> Result<(), Failure> {
-        let Some(mut other) = row::find(self.connection, account, &link.id)? else { return Ok(()) };
+        let Some(mut other) = self.rows.operation(account, &link.id)? else { return Ok(()) };
         if !link.noted.on(&mut other, id) {
             return Ok(());
         }
         let expected = other.version;
         other.version += 1;
         other.updated_at = now;
-        let mut due = self.connection.prepare_cached(
-            "SELECT due_at, work_at FROM counterfoil_operations WHERE account = ?1 AND id = ?2",
-        )?;
-        let (due_at, work_at): (Option<i64>, Option<i64>) =
-            due.query_row((account.as_str(), other.id.as_str()), |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let times = Times {
-            due_at: due_at.map(Timestamp::from_millis),
-            work_at: work_at.map(Timestamp::from_millis),
-        };
+        let times = self.rows.times(account, &other.id)?;
         self.wrote = true;
-        row::update(self.connection, &other, times, expected)?;
+        self.rows.update(&other, times, expected)?;
         self.append(account, Some((&other, other.version)), &link.evidence, now)?;
         self.changed(&other);
         Ok(())
@@ -386,7 +345,7 @@ impl<'a> Commit<'a> {
         about: Option<(&Operation, u64)>,
         draft: &EvidenceDraft,
         now: Timestamp,
-    ) -> Result<chain::Hash, Failure> {
+    ) -> Result<(u64, chain::Hash), Failure> {
         let data = serde_json::to_string(&draft.data)?;
         self.entry(Entry {
             account,
@@ -401,14 +360,10 @@ impl<'a> Commit<'a> {
         })
     }
 
-    /// Appends one row and moves the ledger's end behind it.
-    pub(super) fn entry(&mut self, entry: Entry<'_>) -> Result<chain::Hash, Failure> {
+    /// Appends one row of evidence; gives its place in the ledger and its digest.
+    pub(super) fn entry(&mut self, entry: Entry<'_>) -> Result<(u64, chain::Hash), Failure> {
         self.wrote = true;
-        let position = self.head.position + 1;
-        let digest = chain::append(self.connection, self.tips, self.writer, position, entry)?;
-        self.head.position = position;
-        self.head.newest = self.head.newest.max(entry.at);
-        Ok(digest)
+        chain::append(&self.rows, self.tips, self.writer, entry)
     }
 
     /// Evidence about the ledger itself.
@@ -439,59 +394,49 @@ impl<'a> Commit<'a> {
         let same = |known: &InForce| {
             known.pause.tool == draft.tool && known.pause.scope == draft.scope && known.restored == restored
         };
-        if pauses::in_force(self.connection)?.iter().any(same) {
+        if self.rows.pauses()?.iter().any(same) {
             return Ok(());
         }
         let now = self.now();
-        pauses::begin(self.connection, draft, now, restored)?;
+        self.rows.begin_pause(draft, now, restored)?;
         let data = serde_json::json!({ "tool": draft.tool, "scope": draft.scope, "note": draft.note });
         self.ledger_entry("paused", &draft.by, &data)?;
-        self.pauses_changed();
-        Ok(())
+        self.pauses_changed()
     }
 
-    /// Ends pauses, as [`pauses::end`] says.
+    /// Ends pauses, as [`Rows::end_pauses`] says.
     pub(super) fn resume(
         &mut self,
         tool: Option<&crate::id::ToolName>,
         by: &str,
         note: &str,
     ) -> Result<usize, Failure> {
-        let ended = pauses::end(self.connection, tool, by, note, self.now())?;
+        let ended = self.rows.end_pauses(tool, by, note, self.now())?;
         self.wrote = true;
         if ended > 0 {
             self.ledger_entry("resumed", by, &serde_json::json!({ "tool": tool, "note": note }))?;
-            self.pauses_changed();
+            self.pauses_changed()?;
         }
         Ok(ended)
     }
 
-    fn pauses_changed(&mut self) {
+    fn pauses_changed(&mut self) -> Result<(), Failure> {
         self.pauses = None;
-        self.head.pauses += 1;
         self.news.pauses = true;
+        self.rows.pauses_changed()
     }
 
     /// Notes that tokens are different from now on.
-    pub(super) fn tokens_changed(&mut self) {
+    pub(super) fn tokens_changed(&mut self) -> Result<(), Failure> {
         self.wrote = true;
-        self.head.tokens += 1;
         self.news.tokens = true;
+        self.rows.tokens_changed()
     }
 
-    /// Writes where the ledger ends. The last thing before the commit.
+    /// Hands over what the commit still lacks, if there is anything to commit. The last thing before it.
     pub(super) fn finish(self) -> Result<News, Failure> {
         if self.wrote {
-            self.connection
-                .prepare_cached(
-                    "UPDATE counterfoil_head SET position = ?1, newest = ?2, pauses = ?3, tokens = ?4 WHERE one = 1",
-                )?
-                .execute((
-                    signed(self.head.position),
-                    self.head.newest.as_millis(),
-                    signed(self.head.pauses),
-                    signed(self.head.tokens),
-                ))?;
+            self.rows.finish()?;
         }
         Ok(self.news)
     }
