@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -385,3 +387,144 @@ def test_what_the_effect_raises_takes_its_rows_back(w: World) -> None:
     with closing(connect(w)) as database:
         CF.transaction(database, "a", "items.create", {"n": 1}, put("a"))
         assert database.execute("SELECT count(*) FROM items").fetchone() == (1,)
+
+
+def commits_by_itself(operation: str) -> Any:
+    """An effect that breaks the rule of effects: what it did is there, and nobody knows of it."""
+
+    def effect(database: sqlite3.Connection) -> None:
+        put(operation)(database)
+        database.execute("COMMIT")
+
+    return effect
+
+
+def kinds(w: World, operation: str) -> list[str]:
+    return [row.kind for row in w.client(["auditor"], "audit").evidence(operation)]
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("wished", [False, True])
+def test_a_start_that_the_guard_held_back_is_remembered(w: World, own: bool, wished: bool) -> None:
+    for operation in ("a", "b"):
+        w.cf.prepare(operation, "items.create", {"n": 1})
+    with closing(connect(w)) as database:
+
+        def late(effect: Any = put("b")) -> Any:
+            if own:
+                database.execute("BEGIN IMMEDIATE")
+            try:
+                return CF.transaction(database, "b", "items.create", {"n": 1}, effect)
+            finally:
+                if own:
+                    database.commit()
+
+        if wished:
+            w.client(["operator"], "ops").pause("items.create", "stop")
+            with pytest.raises(Unsettled):
+                late()
+            w.client(["operator"], "ops").resume("items.create", "go")
+        with pytest.raises(RuntimeError):
+            CF.transaction(database, "a", "items.create", {"n": 1}, commits_by_itself("a"))
+        for _ in range(2):
+            with pytest.raises(Unsettled) as held:
+                late()
+            assert (held.value.kind, held.value.blockers, held.value.sent) == ("blocked", ("a",), "no")
+        w.until("unknown", lambda: w.cf.get("a").state == "unknown")
+        with pytest.raises(Unsettled):
+            late()
+        assert kinds(w, "b") == ["prepared", "wished", "held_back"]
+        w.client(["approver"], "anna").resolve("a", "succeeded", "the row is there", reference="item-1")
+        for _ in range(2):
+            with pytest.raises(Unsettled) as asked:
+                late()
+            assert (asked.value.kind, asked.value.blockers) == ("approval", ("a",))
+        assert items(w, "a") + items(w, "b") == 1
+        found = w.cf.get("b").next
+        assert (found.action, found.operation) == ("approve", "a")
+        w.client(["approver"], "chef").approve("b", w.cf.get("b").fingerprint, acknowledges="a")
+        assert late().source == "transaction" and late().replayed
+    assert (items(w, "a"), items(w, "b")) == (1, 1)
+
+
+def later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now + days * 86_400_000_000_000)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize(
+    ("tool", "approved", "days", "code"),
+    [
+        ("items.create", False, 91, "not_started"),
+        ("items.approved", False, 2, "approval_expired"),
+        ("items.approved", True, 2, "approval_expired"),
+        ("items.approved", False, 91, "approval_expired"),
+    ],
+)
+def test_what_waited_too_long_does_not_run(
+    w: World, monkeypatch: pytest.MonkeyPatch, own: bool, tool: str, approved: bool, days: int, code: str
+) -> None:
+    w.cf.prepare("a", tool, {"n": 1})
+    if approved:
+        w.client(["approver"], "chef").approve("a", w.cf.get("a").fingerprint)
+    w.stop()
+    later(monkeypatch, days)
+    with closing(connect(w)) as database:
+        for _ in range(2):
+            if own:
+                database.execute("BEGIN IMMEDIATE")
+            with pytest.raises(Rejected) as over:
+                CF.transaction(database, "a", tool, {"n": 1}, put("a"))
+            assert over.value.code == code
+            if own:
+                database.commit()
+        told = "SELECT stage, rejected_as, due_at FROM counterfoil_operations"
+        assert database.execute(told).fetchall() == [("rejected", code, None)]
+        lapsed = "SELECT by_kind, by_name, data FROM counterfoil_evidence WHERE kind = 'lapsed'"
+        assert database.execute(lapsed).fetchall() == [("rule", "counterfoil", json.dumps({"code": code}, separators=(",", ":")))]
+    assert items(w, "a") == 0
+
+
+def test_the_rejection_of_an_effect_takes_its_rows_back(w: World) -> None:
+    def rejected(database: sqlite3.Connection) -> Effect:
+        put("a")(database)
+        raise Rejected("a guarded call inside it", code="destination_rejected", detail=None, operation_id="inner")
+
+    with closing(connect(w)) as database:
+        with pytest.raises(Rejected):
+            CF.transaction(database, "a", "items.create", {"n": 1}, rejected)
+    assert items(w, "a") == 0 and not w.client(["auditor"], "eye").find()
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_tool_that_was_taken_out_does_not_run(w: World, live: bool) -> None:
+    def take_over(tools: str) -> None:
+        w.configure(tools)
+        if live:
+            log = w.folder / "server.log"
+            seen = log.read_text().count("reloaded")
+            os.kill(w.pid, signal.SIGHUP)
+            w.until("reloaded", lambda: log.read_text().count("reloaded") > seen)
+        else:
+            w.stop()
+            w.start()
+
+    w.cf.prepare("open", "items.create", {"n": 1})
+    without = TOOLS.replace('[tools."items.create"', '[tools."items.renamed"')
+    with closing(connect(w)) as database:
+        CF.transaction(database, "done", "items.create", {"n": 2}, put("done"))
+        take_over(without)
+        with pytest.raises(Refused) as gone:
+            CF.transaction(database, "new", "items.create", {"n": 3}, put("new"))
+        assert gone.value.code == "unknown-tool"
+        with pytest.raises(Unsettled) as held:
+            CF.transaction(database, "open", "items.create", {"n": 1}, put("open"))
+        assert (held.value.kind, held.value.sent) == ("held", "no")
+        assert CF.transaction(database, "done", "items.create", {"n": 2}, put("done")).replayed
+        CF.transaction(database, "other", "items.renamed", {"n": 3}, put("other"))
+        assert [items(w, operation) for operation in ("done", "new", "open", "other")] == [1, 0, 0, 1]
+        take_over(TOOLS)
+        CF.transaction(database, "new", "items.create", {"n": 3}, put("new"))
+        CF.transaction(database, "open", "items.create", {"n": 1}, put("open"))
+    assert [items(w, operation) for operation in ("new", "open")] == [1, 1]

@@ -125,6 +125,17 @@ impl Ledger {
         Ok(())
     }
 
+    /// As [`Self::declare`], and writes down that nobody declares any other tool: a client that knows declarations from
+    /// the ledger alone does not run those any more. For whoever has the whole configuration.
+    ///
+    /// # Errors
+    /// The store could not keep them; the former ones stay in force.
+    pub async fn declare_all(&self, tools: Vec<Tool>) -> Result<(), StoreError> {
+        let declared = Arc::new(self.inner.store.register_all(tools).await?);
+        *self.inner.declared.write().unwrap_or_else(PoisonError::into_inner) = declared;
+        Ok(())
+    }
+
     /// The declarations in force.
     #[must_use]
     pub fn declared(&self) -> Arc<Declarations> {

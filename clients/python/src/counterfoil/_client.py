@@ -342,6 +342,9 @@ class Counterfoil:
         must neither commit nor roll back. If no transaction is open, one is begun and committed here; otherwise
         everything commits or rolls back with the application's. No server is needed. The account is the one that
         `Counterfoil(account=…)` was given.
+
+        Commit also where this raises `Unsettled` or `Rejected`: nothing of `effect` is there then, and what the
+        operation waits for is.
         """
         return transaction(
             connection, self.account, id, tool, arguments, effect, task=task, accepted_by=accepted_by

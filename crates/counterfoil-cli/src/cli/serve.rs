@@ -303,8 +303,10 @@ fn joined(ended: Result<(), tokio::task::JoinError>, what: &str) {
 
 async fn open(config: &Config, options: LedgerOptions) -> Result<Ledger, CommandError> {
     let Database::Sqlite(path) = &config.server.database;
-    let opened = Ledger::open(path, tools(config), options).await;
-    opened.map_err(|error| super::database::unusable(path, &error))
+    let failed = |error| super::database::unusable(path, &error);
+    let ledger = Ledger::open(path, tools(config), options).await.map_err(failed)?;
+    ledger.declare_all(tools(config)).await.map_err(failed)?;
+    Ok(ledger)
 }
 
 fn tools(config: &Config) -> Vec<Tool> {
@@ -401,7 +403,10 @@ async fn reload(ledger: &Ledger, stage: &impl Stage, overrides: &Overrides) -> a
     let config = stage.load(overrides).map_err(|report| {
         anyhow!("the tools stay as they were: the configuration does not load\n{report}")
     })?;
-    ledger.declare(tools(&config)).await.map_err(|error| anyhow!("the tools stay as they were: {error}"))?;
+    ledger
+        .declare_all(tools(&config))
+        .await
+        .map_err(|error| anyhow!("the tools stay as they were: {error}"))?;
     tracing::info!("the tools were read again");
     Ok(config.tools.len())
 }

@@ -11,6 +11,7 @@ use counterfoil::caller::{Caller, Roles};
 use counterfoil::executor::Executor;
 use counterfoil::http::HttpDestination;
 use counterfoil::ledger::{Ledger, LedgerOptions};
+use counterfoil::policy::Tool;
 use counterfoil::snapshot::View;
 use counterfoil::store::MarkState;
 use counterfoil::{Account, OperationId, WorkerName};
@@ -172,10 +173,11 @@ impl Here {
     async fn open(context: &mut Context<'_>, missing: Missing, whose: Whose) -> Result<Self, CommandError> {
         let config = context.config()?;
         let path = database::place(&config, missing)?;
-        let tools = config.tools.values().map(|declared| declared.tool.clone()).collect();
-        let ledger = Ledger::open(path, tools, LedgerOptions::default())
-            .await
-            .map_err(|error| database::unusable(path, &error))?;
+        let tools: Vec<Tool> = config.tools.values().map(|declared| declared.tool.clone()).collect();
+        let failed = |error| database::unusable(path, &error);
+        let ledger = Ledger::open(path, tools.clone(), LedgerOptions::default()).await.map_err(failed)?;
+        // Where no server runs, it is a command that tells the file's own clients of a change.
+        ledger.declare_all(tools).await.map_err(failed)?;
         let account = match whose {
             Whose::OneAccount => database::account(context, ledger.store()).await?,
             // Operators see all tools; the account decides nothing.

@@ -20,7 +20,7 @@ __all__ = ["Tool", "asks", "newest", "version_of"]
 #: Every member that a declaration may have. What this client does not know could forbid what it would do.
 KNOWN = frozenset(
     "name description accounts approval approval_expires retention lease sensitive volatile guard_on approval_when "
-    "review evidence carrier recovery budget outcomes".split()
+    "review evidence carrier recovery budget outcomes withdrawn".split()
 )
 
 _RULES = ("none", "when", "required")
@@ -44,6 +44,8 @@ class Tool:
     volatile: tuple[str, ...]
     guard_on: tuple[str, ...] | None
     transaction: bool
+    #: Whether a server has said since that the tool is not declared any more.
+    withdrawn: bool
 
     @classmethod
     def read(cls, version: int, body: str) -> Tool:
@@ -65,6 +67,7 @@ class Tool:
             volatile=tuple(members["volatile"]),
             guard_on=None if guard_on is None else tuple(guard_on),
             transaction=members["carrier"] == "transaction" and members["recovery"]["kind"] == "transaction",
+            withdrawn=members.get("withdrawn", False) is not False,
         )
 
     def serves(self, account: str) -> bool:

@@ -145,6 +145,7 @@ def _cells(row: Row, due_at: int | None) -> dict[str, Any]:
         "arguments": row.arguments.text,
         "result": row.result,
         "succeeded_at": succeeded["recorded_at"] if succeeded else None,
+        "rejected_as": row.state["code"] if row.stage == "rejected" else None,
     }
 
 
@@ -167,7 +168,7 @@ def update(rows: sqlite3.Cursor, row: Row, due_at: int | None, expected: int) ->
         "UPDATE counterfoil_operations SET stage = :stage, held = 0, unresolved = :unresolved, wish = :wish, "
         "due_at = :due_at, receipt_expires_at = :receipt_expires_at, updated_at = :updated_at, version = :version, "
         "attempts = :attempts, reference = :reference, body = :body, result = :result, open = :unresolved, "
-        "succeeded_at = :succeeded_at WHERE account = :account AND id = :id AND version = :expected",
+        "succeeded_at = :succeeded_at, rejected_as = :rejected_as WHERE account = :account AND id = :id AND version = :expected",
         {**_cells(row, due_at), "expected": expected},
     )
     if rows.rowcount != 1:

@@ -78,9 +78,11 @@ def transaction(
     connection.execute(_BEGIN)
     try:
         receipt = door.walk_through(effect)
-    except Unsettled:
-        # What was prepared stays, so that somebody can approve it.
+    except (Unsettled, Rejected):
+        # What was prepared stays, so that somebody can approve it, and so does why it may not run: forgotten, the same
+        # call would run later.
         connection.execute("COMMIT")
+        _mark.advance(connection)
         raise
     except _Inside as inside:
         if connection.in_transaction:
@@ -96,11 +98,11 @@ def transaction(
 
 
 def _whole(connection: sqlite3.Connection, savepoint: str, act: Callable[[], Receipt]) -> Receipt:
-    """All or nothing of it; what an operation waits for is kept."""
+    """All or nothing of it; what an operation waits for, or how it ended, is kept."""
     connection.execute(f"SAVEPOINT {savepoint}")
     try:
         receipt = act()
-    except Unsettled:
+    except (Unsettled, Rejected):
         connection.execute(f"RELEASE {savepoint}")
         raise
     except BaseException as error:
@@ -120,7 +122,7 @@ def _whole(connection: sqlite3.Connection, savepoint: str, act: Callable[[], Rec
 class _Inside(Exception):
     """What the effect itself raised, where the door would take it for its own: nothing of the effect may stay."""
 
-    def __init__(self, error: Unsettled) -> None:
+    def __init__(self, error: Unsettled | Rejected) -> None:
         super().__init__(str(error))
         self.error = error
 
@@ -166,12 +168,12 @@ class _Door:
             settled = self.existing(row)
             if settled is not None:
                 return settled
-            started = self.start(head, row, self.declared(current))
+            started = self.start(head, row, current)
         head.write(self.rows)
         self.connection.execute("SAVEPOINT counterfoil_effect")
         try:
             done = effect(self.connection) or Effect()
-        except Unsettled as error:
+        except (Unsettled, Rejected) as error:
             raise _Inside(error) from error
         try:
             self.connection.execute("RELEASE counterfoil_effect")
@@ -182,7 +184,7 @@ class _Door:
         return self.finish(started, done)
 
     def declared(self, tool: Tool | None) -> Tool:
-        if tool is None or not tool.serves(self.account):
+        if tool is None or tool.withdrawn or not tool.serves(self.account):
             raise Refused(f"There is no tool {self.tool} for this account.", code="unknown-tool")
         return tool
 
@@ -198,9 +200,7 @@ class _Door:
         if row.stage == "succeeded":
             return self.receipt(row, replayed=True)
         if row.stage == "rejected":
-            code = str(row.state["code"])
-            detail = f"Operation {self.id} was rejected: {code}. Nothing happened."
-            raise Rejected(detail, code=code, detail=row.state["detail"], operation_id=self.id)
+            raise self.rejected(row)
         if row.body.get("replaced_by") is not None:
             successor = str(row.body["replaced_by"])
             message = f"Operation {self.id} was replaced by operation {successor}: it is not run any more."
@@ -305,17 +305,26 @@ class _Door:
         _row.insert(self.rows, row, row.state["lease_expires_at"])
         return row
 
-    def start(self, head: Head, row: Row, current: Tool) -> Row:
+    def start(self, head: Head, row: Row, newest: Tool | None) -> Row:
         """Every guard of a start."""
-        stored = _policy.version_of(self.rows, row.tool, row.policy_version) or current
+        stored = _policy.version_of(self.rows, row.tool, row.policy_version)
+        if stored is None:
+            raise sqlite3.IntegrityError("the declaration of an operation's tool is not stored")
+        declared = newest is not None and not newest.withdrawn
+        current = newest if newest is not None and declared else stored
+        self.lapse(head, row, stored, current)
+        if not declared:
+            message = f"Operation {self.id} may not run: its tool is not declared any more. Nothing was done."
+            raise self.unsettled("held", message)
+        self.declared(current)
         asks = _policy.asks(stored, current, bool(row.body.get("asks")), row.arguments)
+        if row.state["hold"] is not None or row.body["duplicate_suspected"] or row.body["released"] is not None:
+            raise self.unsettled("held", f"Operation {self.id} waits for a person to look at it.")
         expected, wished = row.version, not row.wish
         row.wish = True
         if asks and not self.approved(row, stored, current):
             self.keep(head, row, stored, wished, expected)
             raise self.not_now(True)
-        if row.state["hold"] is not None or row.body["duplicate_suspected"] or row.body["released"] is not None:
-            raise self.unsettled("held", f"Operation {self.id} waits for a person to look at it.")
         if self.held_by_pause(head) or (row.state["not_before"] or 0) > self.now:
             self.keep(head, row, stored, wished, expected)
             raise self.not_now(False)
@@ -325,6 +334,7 @@ class _Door:
         )
         if found:
             ids = tuple(peer.id for peer in found)
+            self.hold_back(head, row, (stored, current), ids, wished, expected)
             message = f"Operation {self.id} waits for operation {ids[0]}, which has the same action and is not settled."
             raise self.unsettled("blocked", message, blockers=ids)
         for holder in row.body["blocked_by"]:
@@ -356,6 +366,52 @@ class _Door:
         asks = _policy.asks(stored, stored, bool(row.body.get("asks")), row.arguments)
         _row.update(self.rows, row, _prepared_due(row, stored, asks), expected)
         head.write(self.rows)
+
+    def hold_back(
+        self, head: Head, row: Row, tools: tuple[Tool, Tool], ids: tuple[str, ...], wished: bool, expected: int
+    ) -> None:
+        """Records what the task guard held back, and by which: should one of these succeed, it needs a person's word.
+
+        Whoever asks again while nothing is different writes nothing.
+        """
+        new = [holder for holder in ids if holder not in row.body["blocked_by"]]
+        if wished and not new:
+            return
+        if wished:
+            self.note(head, row, "wished", ("caller", self.principal), {})
+        row.wish = False
+        row.body["blocked_by"].extend(new)
+        self.note(head, row, "held_back", ("rule", "counterfoil"), {"operations": list(ids)})
+        asks = _policy.asks(*tools, bool(row.body.get("asks")), row.arguments)
+        _row.update(self.rows, row, _prepared_due(row, tools[0], asks), expected)
+        head.write(self.rows)
+
+    def lapse(self, head: Head, row: Row, stored: Tool, current: Tool) -> None:
+        """Ends an operation that has waited too long to start, whether or not a server has looked at it since."""
+        if row.body["duplicate_suspected"]:
+            return
+        given = row.body["approval"]
+        until = row.created_at + min(stored.approval_expires, current.approval_expires)
+        until = until if given is None else given["expires_at"]
+        if self.now >= until and _policy.asks(stored, current, bool(row.body.get("asks")), row.arguments):
+            code = "approval_expired"
+        elif self.now >= row.created_at + stored.retention:
+            code = "not_started"
+        else:
+            return
+        expected = row.version
+        row.body["state"] = {"rejected": {"code": code, "detail": None, "by": None, "at": self.now}}
+        row.receipt_expires_at = self.now + stored.retention
+        row.wish = False
+        self.note(head, row, "lapsed", ("rule", "counterfoil"), {"code": code})
+        _row.update(self.rows, row, None, expected)
+        head.write(self.rows)
+        raise self.rejected(row)
+
+    def rejected(self, row: Row) -> Rejected:
+        code = str(row.state["code"])
+        message = f"Operation {self.id} was rejected: {code}. Nothing happened."
+        return Rejected(message, code=code, detail=row.state["detail"], operation_id=self.id)
 
     def begin(self, row: Row, tool: Tool) -> None:
         """The attempt joins the transaction before its effect does."""

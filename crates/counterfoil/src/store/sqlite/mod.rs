@@ -372,6 +372,19 @@ impl SqliteStore {
     /// # Errors
     /// The store could not write.
     pub async fn register(&self, tools: Vec<Tool>) -> Result<Declarations, StoreError> {
+        self.register_and(tools, false).await
+    }
+
+    /// As [`Self::register`], and says of every other tool that it is not declared any more: whoever knows declarations
+    /// from the ledger alone would go on running it. All in one commit.
+    ///
+    /// # Errors
+    /// The store could not write.
+    pub async fn register_all(&self, tools: Vec<Tool>) -> Result<Declarations, StoreError> {
+        self.register_and(tools, true).await
+    }
+
+    async fn register_and(&self, tools: Vec<Tool>, all: bool) -> Result<Declarations, StoreError> {
         let tools: Vec<Arc<Tool>> = tools.into_iter().map(Arc::new).collect();
         self.write(move |commit| {
             let mut stored = Vec::with_capacity(tools.len());
@@ -380,6 +393,10 @@ impl SqliteStore {
                 let (version, fresh) = crate::store::policies::store(&commit.rows, tool, commit.now())?;
                 commit.wrote |= fresh;
                 stored.push((version, tool.clone()));
+            }
+            if all {
+                let named: Vec<&ToolName> = tools.iter().map(|tool| &tool.name).collect();
+                commit.wrote |= policies::withdraw_others(commit.rows.connection, &named, commit.now())?;
             }
             Ok(Declarations::new(stored))
         })
