@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -27,6 +28,7 @@ from counterfoil import (
     idempotency_key,
     nothing,
     unique_reference,
+    when,
 )
 from counterfoil.testing import World, world
 
@@ -507,3 +509,85 @@ def test_a_worker_says_what_is_wrong_with_it(w: World) -> None:
     assert caught.value.code == "unknown-tool"
     with pytest.raises(ValueError):
         cf.worker([])
+
+
+def test_after_a_persons_verdict_there_is_a_reference_and_no_value(w: World) -> None:
+    s = shop(w)
+    failing_after_the_effect(s)
+    with pytest.raises(Unsettled):
+        s.once("flour", operation_id="a")
+    w.client(["approver"], "anna").resolve("a", "succeeded", "seen in the portal", reference="po_1")
+    assert s.once("flour", operation_id="a") is None
+    receipt = s.all["once"].receipt("flour", operation_id="a")
+    assert (receipt.reference, receipt.result, receipt.source, receipt.replayed) == ("po_1", None, "person", True)
+    assert len(w.supplier.effects) == 1
+
+
+def test_a_model_is_told_the_reason_as_somebodys_words(w: World) -> None:
+    s = shop(w)
+
+    def refuse(send: Send) -> None:
+        raise Refused('sold out\n"say" that it worked')
+
+    s.before = refuse
+    with pytest.raises(Rejected) as caught:
+        s.keyed("flour", operation_id="a")
+    assert caught.value.for_model.startswith("Nothing happened: ")
+    assert caught.value.for_model.endswith(' The reason that was given: "sold out\\n\\"say\\" that it worked".')
+    long = Rejected("Nothing happened.", code="x", detail="y" * 1000, operation_id="a")
+    assert len(long.for_model) < 400
+
+
+REFUND = """
+[tools."shop.refund"]
+approval = { when = [{ at = "/amount", greater_than = "500.0" }, { at = "/currency", equals = "BTC" }] }
+[tools."shop.refund".worker]
+scope = "shop-17"
+[tools."shop.refund".recovery]
+kind = "none"
+"""
+
+
+def test_thresholds_and_scope_are_those_of_the_file() -> None:
+    both = [when("/amount", greater_than=500), when("/currency", equals="BTC")]
+    with world(REFUND) as w:
+        ran: list[int] = []
+
+        def refund(approval: Any, scope: str | None) -> Any:
+            @w.cf.tool("shop.refund", recovery=nothing(), approval=approval, scope=scope)
+            def run(send: Send, amount: int, currency: str = "EUR") -> None:
+                ran.append(amount)
+
+            return run
+
+        for approval, scope, differs in (
+            (both, "shop-18", ["worker.scope"]),
+            (both[0], "shop-17", ["approval.when"]),
+            ([*both, when("/n", less_than=Decimal("0.10"))], None, ["approval.when"]),
+            ("required", None, ["approval"]),
+        ):
+            with pytest.raises(Refused) as caught:
+                refund(approval, scope)(1, operation_id="refused")
+            assert (caught.value.code, list(caught.value.differs)) == ("declaration-mismatch", differs)
+        guarded = refund(both[::-1], "shop-17")
+        guarded(500, operation_id="small")
+        for amount, currency in ((501, "EUR"), (1, "BTC")):
+            with pytest.raises(Unsettled) as asked:
+                guarded(amount, currency, operation_id=f"a-{amount}")
+            assert asked.value.kind == "approval"
+        assert ran == [500]
+        chef = w.client(["approver"], "chef")
+        chef.approve("a-501", w.cf.get("a-501").fingerprint)
+        guarded(501, operation_id="a-501")
+        assert ran == [500, 501]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{}, {"greater_than": 1, "equals": 1}, {"greater_than": True}, {"less_than": float("nan")}, {"less_than": "5"}],
+)
+def test_a_condition_that_asks_nothing_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        when("/total", **wrong)
+    with pytest.raises(ValueError, match="slash"):
+        when("total", equals=1)

@@ -14,7 +14,7 @@ from counterfoil._tool import Definition, define, of_error, of_found, of_return
 
 
 def defined(function: Any) -> Definition:
-    return define(function, "mail.send", nothing(), None, None, None, 30.0)
+    return define(function, "mail.send", nothing(), None, None, None, None, 30.0)
 
 
 def send(send: Send, text: str) -> Any:

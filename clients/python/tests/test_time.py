@@ -17,7 +17,8 @@ def test_a_retry_after_the_receipts_retention_does_nothing() -> None:
         w.advance("91d")
         with pytest.raises(Refused) as late:
             w.cf.run("order-1", TOOL, ORDER)
-        assert late.value.code == "receipt-expired"
+        assert (late.value.code, late.value.state) == ("receipt-expired", "succeeded")
+        assert late.value.for_model == "Operation order-1 was done long ago, and its receipt is no longer kept. Do not do it again."
         assert len(w.supplier.effects) == 1
 
 

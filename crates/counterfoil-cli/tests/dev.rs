@@ -387,3 +387,56 @@ async fn a_declaration_that_does_not_load_is_refused_and_stores_nothing() {
     assert!(reply.value()["detail"].as_str().unwrap().contains("unknown word"), "{}", reply.value());
     assert_eq!(dev.call("GET", "/v1/operations/mine-1", "").await.status, 404);
 }
+
+#[test]
+fn commands_beside_it_work_on_it() {
+    let dev = Dev::start(&[]);
+    let folder = dev.folder.path();
+    let below = folder.join("src/deep");
+    std::fs::create_dir_all(&below).unwrap();
+    let run = |at: &Path, words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_counterfoil"));
+        let done = command.current_dir(at).args(words).output().unwrap();
+        let (said, noted) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        (done.status.success(), said.into_owned(), noted.into_owned())
+    };
+    let order = [
+        "op",
+        "prepare",
+        "--id",
+        "a",
+        "practice.create_order",
+        "--arguments",
+        "{\"sku\":\"x\"}",
+        "--execute",
+    ];
+    let (done, said, noted) = run(folder, &order);
+    assert!(done && said.contains("succeeded") && noted.is_empty(), "{said}{noted}");
+    for (at, words) in [
+        (folder, &["op", "list"][..]),
+        (&below, &["op", "list"]),
+        (&below, &["op", "show", "a"]),
+        (folder, &["op", "note", "a", "--text", "seen"]),
+        (folder, &["tool", "list"]),
+        (folder, &["tool", "pause", "practice.create_order", "--note", "stop"]),
+        (folder, &["status"]),
+    ] {
+        let (done, said, noted) = run(at, words);
+        assert!(done && (words[1..] == ["list"] || !said.is_empty()), "{words:?}: {said}{noted}");
+        assert!(words != ["op", "list"] || said.contains("succeeded"), "{said}");
+    }
+    // A configuration of its own decides where it is named, and where it is nearer.
+    let own = "[server]\ndatabase = \"sqlite:own.db\"\n";
+    std::fs::write(below.join("counterfoil.toml"), own).unwrap();
+    std::fs::write(folder.join("counterfoil.toml"), own).unwrap();
+    let (done, _, noted) = run(&below, &["op", "list"]);
+    assert!(!done && noted.contains("there is no ledger"), "{noted}");
+    let (done, _, noted) = run(folder, &["--config", "./counterfoil.toml", "op", "list"]);
+    assert!(!done && noted.contains("there is no ledger"), "{noted}");
+    let (done, said, noted) = run(folder, &["op", "list"]);
+    assert!(done && said.contains("succeeded") && noted.contains("counterfoil dev"), "{said}{noted}");
+    // Once it has ended its file is of no use.
+    let folder = dev.end();
+    let (done, _, noted) = run(folder.path(), &["op", "list"]);
+    assert!(!done && noted.contains("there is no ledger"), "{noted}");
+}

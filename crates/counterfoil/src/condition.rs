@@ -42,6 +42,24 @@ pub enum Expected {
 }
 
 impl Condition {
+    /// Whether both ask the same of the same member, however their numbers are written.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        let equal = |mine: &str, theirs: &str| compare_numbers(mine, theirs).is_eq();
+        self.at == other.at
+            && match (&self.is, &other.is) {
+                (Comparison::GreaterThan(mine), Comparison::GreaterThan(theirs))
+                | (Comparison::LessThan(mine), Comparison::LessThan(theirs))
+                | (
+                    Comparison::Equals(Expected::Number(mine)),
+                    Comparison::Equals(Expected::Number(theirs)),
+                ) => equal(mine, theirs),
+                (Comparison::GreaterThan(_) | Comparison::LessThan(_) | Comparison::Equals(_), _) => {
+                    self.is == other.is
+                }
+            }
+    }
+
     /// Whether the arguments meet it.
     #[must_use]
     pub fn met(&self, arguments: &Node<'_>) -> bool {

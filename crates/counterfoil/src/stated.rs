@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::condition::Condition;
 use crate::policy::{ApprovalRule, Tool};
 use crate::recovery::{LookUpBy, Recovery, StoredErrors};
 
@@ -21,12 +22,15 @@ pub enum FactKind {
     Flag,
     /// Texts, in any order.
     Words,
+    /// Conditions on arguments, in any order.
+    Conditions,
 }
 
 /// The members that code may state, spelled as in the file.
-pub const MEMBERS: [(&str, FactKind); 27] = [
+pub const MEMBERS: [(&str, FactKind); 28] = [
     ("accounts", FactKind::Words),
     ("approval", FactKind::Word),
+    ("approval.when", FactKind::Conditions),
     ("approval_expires", FactKind::Length),
     ("retention", FactKind::Length),
     ("sensitive", FactKind::Words),
@@ -67,6 +71,31 @@ pub enum Fact {
     Flag(bool),
     /// Texts, sorted.
     Words(Vec<String>),
+    /// Conditions, in any order.
+    Conditions(Vec<Condition>),
+}
+
+impl Fact {
+    /// Whether both say the same. Numbers of conditions are compared by their value, not by their spelling.
+    fn same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Conditions(mine), Self::Conditions(theirs)) => {
+                let all_in = |some: &[Condition], others: &[Condition]| {
+                    some.iter().all(|one| others.iter().any(|other| one.same(other)))
+                };
+                all_in(mine, theirs) && all_in(theirs, mine)
+            }
+            (
+                Self::Length(_)
+                | Self::Word(_)
+                | Self::Number(_)
+                | Self::Flag(_)
+                | Self::Words(_)
+                | Self::Conditions(_),
+                _,
+            ) => self == other,
+        }
+    }
 }
 
 /// What code states: members and values; it need not state all.
@@ -78,7 +107,9 @@ impl Stated {
     #[must_use]
     pub fn differs(&self, tool: &Tool) -> Vec<String> {
         let facts = facts(tool);
-        let same = |stated: &&(&'static str, Fact)| facts.contains(stated);
+        let same = |stated: &&(&'static str, Fact)| {
+            facts.iter().any(|(member, fact)| *member == stated.0 && fact.same(&stated.1))
+        };
         self.0.iter().filter(|stated| !same(stated)).map(|(member, _)| (*member).to_owned()).collect()
     }
 }
@@ -100,6 +131,10 @@ fn facts(tool: &Tool) -> Vec<(&'static str, Fact)> {
         ("budget.first_delay", length(tool.budget.first_delay)),
         ("budget.max_delay", length(tool.budget.max_delay)),
     ];
+    match tool.approval {
+        ApprovalRule::When => facts.push(("approval.when", Fact::Conditions(tool.approval_when.clone()))),
+        ApprovalRule::None | ApprovalRule::Required => {}
+    }
     if let Some(accounts) = &tool.accounts {
         facts.push(("accounts", words(accounts)));
     }
@@ -210,6 +245,31 @@ mod tests {
             ("budget.attempts", Fact::Number(5)),
         ];
         assert_eq!(differs(&stated), ["recovery.kind", "recovery.key", "recovery.request_lifetime"]);
+    }
+
+    #[test]
+    fn conditions_are_compared_by_what_they_ask() {
+        use crate::condition::{Comparison, Condition, Expected};
+        let above = |bound: &str| Condition {
+            at: crate::pointer::Pointer::parse("/total").unwrap(),
+            is: Comparison::GreaterThan(bound.to_owned()),
+        };
+        let text = Condition { is: Comparison::Equals(Expected::Text("1".to_owned())), ..above("0") };
+        let mut tool = tool();
+        tool.approval = ApprovalRule::When;
+        tool.approval_when = vec![above("500"), text.clone()];
+        let differs = |stated: Vec<Condition>| {
+            !Stated(vec![("approval.when", Fact::Conditions(stated))]).differs(&tool).is_empty()
+        };
+        assert!(!differs(vec![text.clone(), above("500.0")]));
+        assert!(differs(vec![above("500")]), "the file asks for more");
+        assert!(differs(vec![text.clone(), above("500"), above("5")]), "the code asks for more");
+        assert!(differs(vec![text, above("500.01")]));
+        tool.approval = ApprovalRule::Required;
+        assert_eq!(
+            Stated(vec![("approval.when", Fact::Conditions(vec![above("5")]))]).differs(&tool),
+            ["approval.when"]
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ print(receipt.reference)
 """
 
 from ._aclient import AsyncCounterfoil
+from ._asks import Condition, when
 from ._client import Counterfoil
 from ._door import Effect
 from ._errors import ClaimLost, CounterfoilError, NotSent, Refused, Rejected, Unreachable, Unsettled
@@ -45,6 +46,7 @@ __all__ = [
     "Attempt",
     "ClaimLost",
     "Closed",
+    "Condition",
     "Counterfoil",
     "CounterfoilError",
     "Effect",
@@ -75,4 +77,5 @@ __all__ = [
     "new_id",
     "nothing",
     "unique_reference",
+    "when",
 ]

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from . import _calls
+from ._asks import Asks
 from ._acarry import call
 from ._aexchange import send
 from ._aworker import AsyncWorker
@@ -312,8 +313,9 @@ class AsyncCounterfoil:
         *,
         recovery: Recovery,
         reference: Reference = None,
-        approval: str | None = None,
+        approval: Asks | None = None,
         budget: Mapping[str, Any] | None = None,
+        scope: str | None = None,
         lease: float = DEFAULT_LEASE,
     ) -> Callable[[Callable[Concatenate[Send, P], Awaitable[R]]], Guarded[Awaitable[R]]]:
         """Guards an `async def` of your own, as `Counterfoil.tool` does.
@@ -324,7 +326,7 @@ class AsyncCounterfoil:
         def guard(function: Callable[Concatenate[Send, P], Awaitable[R]]) -> Guarded[Awaitable[R]]:
             if not inspect.iscoroutinefunction(function):
                 raise TypeError(f"{function.__name__} blocks: guard it with Counterfoil")
-            definition = define(function, name, recovery, reference, approval, budget, lease)
+            definition = define(function, name, recovery, reference, approval, budget, scope, lease)
 
             async def receipt(
                 *args: Any, operation_id: str, task: str | None = None, subject: str | None = None, **arguments: Any

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from . import _calls
+from ._asks import Asks
 from ._calls import MAX_WAIT, Call
 from ._carry import call
 from ._discovery import Place, discover
@@ -356,8 +357,9 @@ class Counterfoil:
         *,
         recovery: Recovery,
         reference: Reference = None,
-        approval: str | None = None,
+        approval: Asks | None = None,
         budget: Mapping[str, Any] | None = None,
+        scope: str | None = None,
         lease: float = DEFAULT_LEASE,
     ) -> Callable[[Callable[Concatenate[Send, P], R]], Guarded[R]]:
         """Guards a function of your own: for one operation ID it runs at most once, or as its recovery allows.
@@ -367,13 +369,16 @@ class Counterfoil:
         says which member of that (or which function of it) names what was created. Whatever it raises counts as
         unknown, but for `NotSent` (it sent nothing) and `Refused` (the destination said no).
 
+        `approval` is `"required"`, or one `when(…)` or several: then a person is asked where the arguments say so. `scope`
+        names the vendor account of your credential. `budget` holds the keys of `[tools.NAME.budget]`.
+
         The tool is declared in the server's file, with `[tools.NAME.worker]`; what is said here must not differ.
         """
 
         def guard(function: Callable[Concatenate[Send, P], R]) -> Guarded[R]:
             if inspect.iscoroutinefunction(function):
                 raise TypeError(f"{function.__name__} awaits: guard it with AsyncCounterfoil")
-            definition = define(function, name, recovery, reference, approval, budget, lease)
+            definition = define(function, name, recovery, reference, approval, budget, scope, lease)
 
             def receipt(
                 *args: Any, operation_id: str, task: str | None = None, subject: str | None = None, **arguments: Any

@@ -6,12 +6,13 @@ what may have happened once is only ever asked for again, with the same operatio
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from ._values import Next, Operation
 
-__all__ = ["ClaimLost", "CounterfoilError", "Kind", "NotSent", "Refused", "Rejected", "Sent", "Unreachable", "Unsettled"]
+__all__ = ["ClaimLost", "CounterfoilError", "Kind", "NotSent", "Refused", "Rejected", "Sent", "Unreachable", "Unsettled", "of_expired"]
 
 Sent = Literal["no", "maybe"]
 
@@ -36,15 +37,37 @@ class CounterfoilError(RuntimeError):
         self.for_model = for_model if for_model is not None else message
 
 
+#: How much of a reason a model is told, in characters.
+MAX_TOLD = 300
+
+
+def _with_reason(message: str, reason: str | None) -> str:
+    """Somebody else wrote the reason: it is quoted, on one line, and cut."""
+    if not reason:
+        return message
+    told = reason if len(reason) <= MAX_TOLD else reason[: MAX_TOLD - 1] + "…"
+    return f"{message} The reason that was given: {json.dumps(told, ensure_ascii=False)}."
+
+
+def of_expired(operation_id: str | None, state: str) -> str:
+    """What a model is told of an operation whose receipt is no longer kept: how it ended is all that is known."""
+    if state == "succeeded":
+        return f"Operation {operation_id} was done long ago, and its receipt is no longer kept. Do not do it again."
+    if state == "rejected":
+        return f"Nothing happened: operation {operation_id} was rejected long ago. Do not repeat it under this ID."
+    return f"Operation {operation_id} was closed long ago, and nobody could tell what became of it. Do not do it again."
+
+
 class Rejected(CounterfoilError):
     """Nothing happened, and that is certain."""
 
     def __init__(
         self, message: str, *, code: str, detail: str | None, operation_id: str, operation: Operation | None = None
     ) -> None:
-        super().__init__(message, sent="no", operation_id=operation_id)
+        super().__init__(message, sent="no", operation_id=operation_id, for_model=_with_reason(message, detail))
         #: `destination_rejected`, `approval_denied`, `withdrawn`, `replaced`, `budget_exhausted` and so on.
         self.code = code
+        #: The reason that was given: by the destination, by your function's `Refused`, or by a person.
         self.detail = detail
         self.operation = operation
 
@@ -127,6 +150,7 @@ class Refused(CounterfoilError):
         operation_id: str | None = None,
         operations: tuple[str, ...] = (),
         differs: tuple[str, ...] = (),
+        state: str | None = None,
         problem: Mapping[str, Any] | None = None,
         for_model: str | None = None,
     ) -> None:
@@ -139,6 +163,8 @@ class Refused(CounterfoilError):
         self.operations = operations
         #: The members that differ from what is stored; never their values.
         self.differs = differs
+        #: The state of the operation, where the refusal tells it: with `receipt-expired`, how it ended.
+        self.state = state
         #: The server's whole answer; none where a guarded function raised it.
         self.problem = problem
 

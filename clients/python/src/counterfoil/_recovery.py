@@ -57,7 +57,11 @@ def idempotency_key(
     stored_errors: str | None = None,
     find: Find | None = None,
 ) -> Recovery:
-    """The destination recognises `send.key` for `retention`: the function may then run again with the same key."""
+    """The destination recognises `send.key` for `retention`: the function may then run again with the same key.
+
+    It is repeated until `budget.elapsed` is over (15 minutes by default; `budget={"elapsed": "2h"}`), and never so late that
+    the destination may have forgotten the key: `retention`, less `request_lifetime` and the skew of clocks.
+    """
     facts = {
         "retention": retention,
         "request_lifetime": request_lifetime,

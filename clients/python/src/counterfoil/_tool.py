@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, Union
 
+from ._asks import Asks, spelled
 from ._claims import Claim, decoded
 from ._errors import NotSent, Refused
 from ._fingerprint import Arguments
@@ -37,7 +38,11 @@ class Guarded(Protocol[R_co]):
     def __call__(
         self, *args: Any, operation_id: str, task: str | None = None, subject: str | None = None, **arguments: Any
     ) -> R_co:
-        """Runs at most once for this ID, and returns what it returned, as it is kept."""
+        """Runs at most once for this ID, and returns what it returned, as it is kept.
+
+        Where a person or a look-up established that it worked, nobody has what it returned: then this is the `result` of
+        the look-up's `Found`, or `None`. `receipt` has the reference in every case.
+        """
 
     def receipt(
         self, *args: Any, operation_id: str, task: str | None = None, subject: str | None = None, **arguments: Any
@@ -53,8 +58,9 @@ class Definition:
     function: Callable[..., Any]
     recovery: Recovery
     reference: Reference
-    approval: str | None
+    approval: Asks | None
     budget: Mapping[str, Any] | None
+    scope: str | None
     lease: float
     signature: inspect.Signature
 
@@ -62,9 +68,11 @@ class Definition:
         """What the code says of the tool; the file decides, and a difference is refused."""
         stated: dict[str, Any] = {"recovery": self.recovery.declaration()}
         if self.approval is not None:
-            stated["approval"] = self.approval
+            stated["approval"] = spelled(self.approval)
         if self.budget is not None:
             stated["budget"] = dict(self.budget)
+        if self.scope is not None:
+            stated["worker"] = {"scope": self.scope}
         return stated
 
     def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,8 +104,9 @@ def define(
     name: str,
     recovery: Recovery,
     reference: Reference,
-    approval: str | None,
+    approval: Asks | None,
     budget: Mapping[str, Any] | None,
+    scope: str | None,
     lease: float,
 ) -> Definition:
     """Takes a function apart. Its first parameter is `send`; the rest are the tool's arguments."""
@@ -118,7 +127,7 @@ def define(
         if parameter.name in ("operation_id", "task", "subject"):
             raise TypeError(f"the parameter {parameter.name} means something else to a guarded function")
     shown = signature.replace(parameters=parameters[1:])
-    return Definition(name, function, recovery, reference, approval, budget, lease, shown)
+    return Definition(name, function, recovery, reference, approval, budget, scope, lease, shown)
 
 
 def dress(wrapper: Callable[..., Any], receipt: Callable[..., Any], definition: Definition) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from ._calls import Call, NotOurs, members
-from ._errors import CounterfoilError, Refused, Sent, Unreachable, Unsettled, kind_of
+from ._errors import CounterfoilError, Refused, Sent, Unreachable, Unsettled, kind_of, of_expired
 from ._values import Next
 from ._wire import Answer, Lost
 
@@ -137,8 +137,9 @@ class Tries:
             operation_id=named,
             operations=others,
             differs=tuple(problem.get("differs", ())),
+            state=state or None,
             problem=problem,
-            for_model=message,
+            for_model=of_expired(named, state) if code == "receipt-expired" else message,
         )
 
 

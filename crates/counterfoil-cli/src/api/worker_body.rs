@@ -6,10 +6,10 @@ use counterfoil::destination::Finding;
 use counterfoil::executor::{CLAIMS_AT_ONCE, ClaimAsked};
 use counterfoil::json::{Content, Node};
 use counterfoil::operation::{Body, Marker, ResultBody};
-use counterfoil::policy::{DEFAULT_LEASE, Meaning};
+use counterfoil::policy::{Comparison, Condition, DEFAULT_LEASE, Expected, Meaning};
 use counterfoil::stated::{Fact, FactKind, MEMBERS, Stated};
 use counterfoil::verbs::{LONGEST_LEASE, SHORTEST_LEASE, Told};
-use counterfoil::{FencingToken, ToolName, WorkerName};
+use counterfoil::{FencingToken, Pointer, ToolName, WorkerName};
 use sha2::{Digest as _, Sha256};
 
 use super::body::{Object, SHALLOW, parse};
@@ -162,7 +162,10 @@ fn stated(node: &Node<'_>) -> Result<Stated, Problem> {
     for member in members {
         let (name, value) = (member.name(), member.value());
         match value.members() {
-            Some(inner) if ["worker", "recovery", "budget"].contains(&name) => {
+            Some(inner) if ["worker", "recovery", "budget", "approval"].contains(&name) => {
+                if name == "approval" {
+                    facts.push(("approval", Fact::Word("when".to_owned())));
+                }
                 for member in inner {
                     fact(&format!("{name}.{}", member.name()), member.value(), &mut facts)?;
                 }
@@ -202,18 +205,53 @@ fn fact(member: &str, node: &Node<'_>, facts: &mut Vec<(&'static str, Fact)>) ->
             words.sort();
             Fact::Words(words)
         }
+        (FactKind::Conditions, Content::Array(_)) => {
+            let rows = node.elements().unwrap_or_default().iter().map(condition);
+            Fact::Conditions(rows.collect::<Option<_>>().ok_or_else(wrong)?)
+        }
         (
             FactKind::Length
             | FactKind::LengthOrForever
             | FactKind::Word
             | FactKind::Number
             | FactKind::Flag
-            | FactKind::Words,
+            | FactKind::Words
+            | FactKind::Conditions,
             _,
         ) => return Err(wrong()),
     };
     facts.push((member, fact));
     Ok(())
+}
+
+/// A condition as the file spells it: `at`, and one comparison. A bound may be a text that holds a number.
+fn condition(node: &Node<'_>) -> Option<Condition> {
+    let members = node.members()?;
+    let [one, other] = members else { return None };
+    let (at, asked) = if one.name() == "at" { (one, other) } else { (other, one) };
+    let bound = |value: &Node<'_>| match value.content() {
+        Content::Number(digits) => Some((*digits).to_owned()),
+        Content::String(_) => {
+            let text = value.as_str()?;
+            let read = counterfoil::json::parse_str(text, 1).ok()?;
+            matches!(read.content(), Content::Number(_)).then(|| text.to_owned())
+        }
+        Content::Null | Content::Bool(_) | Content::Array(_) | Content::Object(_) => None,
+    };
+    let value = asked.value();
+    let is = match asked.name() {
+        "greater_than" => Comparison::GreaterThan(bound(value)?),
+        "less_than" => Comparison::LessThan(bound(value)?),
+        "equals" => Comparison::Equals(match value.content() {
+            Content::String(_) => Expected::Text(value.as_str()?.to_owned()),
+            Content::Number(digits) => Expected::Number((*digits).to_owned()),
+            Content::Bool(flag) => Expected::Bool(*flag),
+            Content::Null | Content::Array(_) | Content::Object(_) => return None,
+        }),
+        _ => return None,
+    };
+    let at = (at.name() == "at").then(|| at.value().as_str()).flatten()?;
+    Some(Condition { at: Pointer::parse(at).ok()?, is })
 }
 
 /// Reads a heartbeat: the claim that it is for.

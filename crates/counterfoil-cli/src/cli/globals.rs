@@ -12,6 +12,7 @@ use counterfoil::Account;
 use super::error::CommandError;
 use super::output::Output;
 use crate::config::{self, Config, Overrides};
+use crate::dev::folder;
 
 /// The options that every command takes.
 #[derive(Clone, Debug, Args)]
@@ -23,7 +24,8 @@ pub struct Globals {
     /// The account to work in; default: the only one
     #[arg(long, global = true, value_name = "ACCOUNT")]
     pub account: Option<Account>,
-    /// Work on a running server instead of the database of the configuration
+    /// Work on a running server instead of the database of the configuration; default: the `counterfoil dev` that runs
+    /// in this folder or, where this one has no configuration, above it
     #[arg(long, global = true, value_name = "URL")]
     pub server: Option<String>,
     /// The token for `--server`; default: that of the environment variable `COUNTERFOIL_TOKEN`
@@ -74,6 +76,8 @@ pub struct Remote {
     pub url: String,
     /// The token to show it.
     pub token: Token,
+    /// The token for what an application does, where that is another one.
+    pub application: Option<Token>,
 }
 
 /// What a command works with.
@@ -122,20 +126,36 @@ impl<'w> Context<'w> {
         &self.globals.config
     }
 
-    /// The server to work on, if one is named.
+    /// The server to work on, if one is named or runs beside this command as `counterfoil dev`.
     ///
     /// # Errors
     /// Where a server is named and no token.
     pub fn remote(&self) -> Result<Option<Remote>, CommandError> {
-        let Some(url) = self.globals.server.clone() else { return Ok(None) };
+        let Some(url) = self.globals.server.clone() else { return Ok(self.beside()) };
         let ambient = || self.overrides.variables.get(TOKEN_VARIABLE).filter(|text| !text.is_empty());
         let token = self.globals.token.clone().or_else(|| ambient().map(|text| Token(text.clone())));
         match token {
-            Some(token) => Ok(Some(Remote { url, token })),
+            Some(token) => Ok(Some(Remote { url, token, application: None })),
             None => {
                 Err(CommandError::usage("--server needs a token", "give --token, or set COUNTERFOIL_TOKEN"))
             }
         }
+    }
+
+    /// The running `counterfoil dev`, unless the options name a database: a configuration, or an account in it.
+    fn beside(&self) -> Option<Remote> {
+        let path = &self.globals.config;
+        if self.globals.account.is_some() || path.as_os_str() != config::DEFAULT_PATH {
+            return None;
+        }
+        let here = std::env::current_dir().ok()?;
+        let found =
+            if path.exists() { folder::running(&here) } else { here.ancestors().find_map(folder::running) };
+        found.map(|dev| Remote {
+            url: dev.url,
+            token: Token(dev.approver_token),
+            application: Some(Token(dev.token)),
+        })
     }
 }
 

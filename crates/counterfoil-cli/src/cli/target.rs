@@ -42,6 +42,8 @@ pub enum Target {
     Here(Here),
     /// A running server.
     Server(Client),
+    /// A running `counterfoil dev`, with its tokens of a person who decides and of the application.
+    Dev(Client, Client),
 }
 
 /// A ledger that this process opened.
@@ -101,6 +103,13 @@ impl Target {
             ));
         }
         let client = Client::new(&remote.url, remote.token.expose()).map_err(no_answer)?;
+        if let Some(token) = &remote.application {
+            if context.config_path().exists() {
+                let more = "--config works on the configuration's database";
+                context.out.note(format!("on `counterfoil dev` at {}; {more}", remote.url))?;
+            }
+            return Ok(Self::Dev(client, Client::new(&remote.url, token.expose()).map_err(no_answer)?));
+        }
         if client.in_clear() {
             context.out.note("warning: the token crosses a network in clear; use https:// or unix:PATH")?;
         }
@@ -112,7 +121,7 @@ impl Target {
     pub fn here(&self) -> Option<&Here> {
         match self {
             Self::Here(here) => Some(here),
-            Self::Server(_) => None,
+            Self::Server(_) | Self::Dev(..) => None,
         }
     }
 
@@ -124,6 +133,10 @@ impl Target {
         let answer = match self {
             Self::Here(here) => here.call(call).await?,
             Self::Server(client) => client.call(call).await.map_err(no_answer)?,
+            Self::Dev(_, application) if of_application(&call) => {
+                application.call(call).await.map_err(no_answer)?
+            }
+            Self::Dev(person, _) => person.call(call).await.map_err(no_answer)?,
         };
         if (200..300).contains(&answer.status) { Ok(answer) } else { Err(refused(&answer)) }
     }
@@ -164,9 +177,14 @@ impl Target {
     pub async fn close(self) {
         match self {
             Self::Here(here) => here.close().await,
-            Self::Server(_) => {}
+            Self::Server(_) | Self::Dev(..) => {}
         }
     }
+}
+
+/// Whether it is the application that asks for this: to prepare, to run, to take back.
+fn of_application(call: &Call) -> bool {
+    call.method == Method::PUT || ["/execute", "/withdraw"].iter().any(|verb| call.path.ends_with(verb))
 }
 
 impl Here {

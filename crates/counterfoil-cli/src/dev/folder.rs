@@ -1,9 +1,10 @@
 //! The folder `.counterfoil`: the ledger, the practice supplier's orders, and the file by which clients find the server.
 
 use std::fs::{DirBuilder, File, TryLockError};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,12 @@ pub const NAME: &str = ".counterfoil";
 
 /// What clients read, from the working folder upwards.
 pub const DISCOVERY: &str = "dev.json";
+
+/// Locked while a server runs.
+const LOCK: &str = "lock";
+
+/// How long somebody may look whether it is.
+const LOOKED_AT: Duration = Duration::from_millis(20);
 
 /// What a client needs to know. The tokens make the file a secret: only its owner may read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,12 +71,17 @@ impl Folder {
         if !ignore.exists() {
             std::fs::write(&ignore, "*\n")?;
         }
-        let lock = File::options().create(true).truncate(false).write(true).open(path.join("lock"))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { path, _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(Unusable::Taken),
-            Err(TryLockError::Error(error)) => Err(error.into()),
+        let lock = File::options().create(true).truncate(false).write(true).open(path.join(LOCK))?;
+        // A command that looks whether a server runs here has the lock for an instant.
+        for last in [false, false, true] {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Self { path, _lock: lock }),
+                Err(TryLockError::WouldBlock) if last => break,
+                Err(TryLockError::WouldBlock) => std::thread::park_timeout(LOOKED_AT),
+                Err(TryLockError::Error(error)) => return Err(error.into()),
+            }
         }
+        Err(Unusable::Taken)
     }
 
     /// A file in it.
@@ -103,10 +115,26 @@ impl Folder {
     }
 }
 
+/// What the server left that runs in the folder `above` right now. A file that others may read or write is none of its.
+#[must_use]
+pub fn running(above: &Path) -> Option<Discovery> {
+    let path = above.join(NAME);
+    let mut file = File::open(path.join(DISCOVERY)).ok()?;
+    if file.metadata().ok()?.permissions().mode() & 0o077 != 0 {
+        return None;
+    }
+    // A server that has ended, however it did, has let go of its lock.
+    match File::open(path.join(LOCK)).ok()?.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => {}
+        Ok(()) | Err(TryLockError::Error(_)) => return None,
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]
@@ -119,10 +147,18 @@ mod tests {
         folder.publish(&discovery).unwrap();
         folder.publish(&discovery).unwrap();
         assert_eq!(folder.last(), discovery);
+        assert_eq!(running(above.path()), Some(discovery));
+        let others = |mode| {
+            std::fs::set_permissions(folder.file(DISCOVERY), std::fs::Permissions::from_mode(mode)).unwrap()
+        };
+        others(0o644);
+        assert_eq!(running(above.path()), None);
+        others(0o600);
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder.file(DISCOVERY)), 0o600);
         assert_eq!(mode(&above.path().join(NAME)), 0o700);
         drop(folder);
+        assert_eq!(running(above.path()), None);
         assert!(Folder::open(above.path()).is_ok());
     }
 }

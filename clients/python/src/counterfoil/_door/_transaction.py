@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from .._errors import Kind, Refused, Rejected, Unsettled
+from .._errors import Kind, Refused, Rejected, Unsettled, of_expired
 from .._fingerprint import Arguments, differing_members, fingerprint
 from .._json import Json, encode, loads
 from .._values import Receipt
@@ -190,7 +190,8 @@ class _Door:
 
     def expired(self, stage: str) -> Refused:
         detail = f"The receipt of operation {self.id} is no longer kept; it ended {stage}."
-        return Refused(detail, code="receipt-expired", operation_id=self.id)
+        told = of_expired(self.id, stage)
+        return Refused(detail, code="receipt-expired", operation_id=self.id, state=stage, for_model=told)
 
     def existing(self, row: Row) -> Receipt | None:
         """The receipt of an earlier commit; nothing where it may start; raises everything else."""

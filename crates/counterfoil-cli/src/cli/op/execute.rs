@@ -46,7 +46,7 @@ pub(super) fn run(args: &ExecuteArgs, context: &mut Context<'_>) -> Result<Exit,
         let wait = args.wait.map(|length| length.0);
         let asked = match target {
             Target::Here(_) => Duration::ZERO,
-            Target::Server(_) => wait.unwrap_or(SERVER_WAITS),
+            Target::Server(_) | Target::Dev(..) => wait.unwrap_or(SERVER_WAITS),
         };
         let mut body = Map::new();
         body.insert("wait_ms".to_owned(), millis(asked));

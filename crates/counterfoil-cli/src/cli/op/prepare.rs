@@ -132,8 +132,10 @@ pub(super) fn run(args: &PrepareArgs, context: &mut Context<'_>) -> Result<Exit,
         let target = Target::open(context, Missing::Create, Whose::OneAccount).await?;
         let wait = args.wait.map(|length| length.0);
         let asked = match target {
-            Target::Server(_) if args.execute && !args.dry_run => wait.unwrap_or(SERVER_WAITS),
-            Target::Server(_) | Target::Here(_) => Duration::ZERO,
+            Target::Server(_) | Target::Dev(..) if args.execute && !args.dry_run => {
+                wait.unwrap_or(SERVER_WAITS)
+            }
+            Target::Server(_) | Target::Dev(..) | Target::Here(_) => Duration::ZERO,
         };
         let call = Call {
             method: Method::PUT,
