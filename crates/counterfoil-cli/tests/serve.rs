@@ -272,3 +272,15 @@ async fn started_paused_it_sends_nothing() {
     assert_eq!((held.status, &held.value()["next"]["reason"]), (202, &json!("paused")));
     assert_eq!(world.supplier.request_count(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_is_taken_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    write_config(folder.path(), "http://127.0.0.1:1", "");
+    write_token(folder.path()).await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let done = Server::command(folder.path(), &listen).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(!done.status.success() && said.contains(&format!("cannot listen on {listen}: ")), "{said}");
+}

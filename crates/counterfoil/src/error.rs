@@ -10,6 +10,12 @@ pub enum Refusal {
     /// The account has no operation with this ID.
     #[error("there is no operation with this ID")]
     UnknownOperation,
+    /// There is none that a call names beside its own: the one to replace, or one to be distinct from.
+    #[error("there is no operation {id}")]
+    UnknownNamed {
+        /// Which.
+        id: OperationId,
+    },
     /// The receipt's retention is over; the ID stays used up for ever.
     #[error("the operation ended long ago and its receipt is no longer kept")]
     ReceiptExpired {
@@ -114,7 +120,7 @@ impl Refusal {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::UnknownOperation => "unknown-operation",
+            Self::UnknownOperation | Self::UnknownNamed { .. } => "unknown-operation",
             Self::ReceiptExpired { .. } => "receipt-expired",
             Self::OperationIdReused { .. } => "operation-id-reused",
             Self::UnknownTool => "unknown-tool",

@@ -537,6 +537,7 @@ fn of_itself(refusal: &Refusal) -> bool {
         | Refusal::ToolForbidden
         | Refusal::RoleForbidden(_) => true,
         Refusal::UnknownOperation
+        | Refusal::UnknownNamed { .. }
         | Refusal::UnknownTool
         | Refusal::SamePrincipal
         | Refusal::DistinctForbidden { .. }

@@ -221,6 +221,12 @@ impl Snapshot {
         if self.restored { Refusal::LedgerRestored } else { Refusal::UnknownOperation }
     }
 
+    /// [`Snapshot::missing`], for an operation that a call names beside its own.
+    #[must_use]
+    pub fn missing_named(&self, id: &OperationId) -> Refusal {
+        if self.restored { Refusal::LedgerRestored } else { Refusal::UnknownNamed { id: id.clone() } }
+    }
+
     /// [`Snapshot::operation`] for somebody who must be allowed to use its tool: who is not learns nothing of it, also
     /// not how it ended.
     ///

@@ -145,7 +145,7 @@ impl App {
     /// What the ledger refused, with what the caller may know of the operations that it is about. Guesses at IDs are
     /// counted.
     async fn refused(&self, session: &Session, error: Error, id: &OperationId) -> Problem {
-        if error == Error::Refused(Refusal::UnknownOperation)
+        if matches!(&error, Error::Refused(Refusal::UnknownOperation | Refusal::UnknownNamed { .. }))
             && let Err(too_many) = self.authority().missed_id(&session.caller.account)
         {
             return too_many;
@@ -220,6 +220,9 @@ pub fn router(app: App) -> Router {
         .route("/metrics", get(service::metrics))
         .route("/problems", get(service::problems))
         .route("/problems/{slug}", get(service::problem))
+        .route("/console", get(service::console))
+        .route("/console/", get(service::console))
+        .route("/console/{*rest}", get(service::console))
         .route("/openapi.json", get(service::openapi))
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)

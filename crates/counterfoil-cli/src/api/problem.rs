@@ -223,6 +223,12 @@ impl Problem {
                 problem.names(id, stage)
             }
             Refusal::DistinctForbidden { id, stage } => problem.names(&id, stage),
+            Refusal::UnknownNamed { id } => {
+                let what = "which this call names to replace it or to be distinct from it";
+                problem.0.detail = Cow::Owned(format!("There is no operation {id}, {what}."));
+                problem.0.operation_id = Some(id);
+                problem
+            }
             Refusal::AlreadyReplaced { by } => {
                 problem.0.operation_id = Some(by);
                 problem

@@ -65,6 +65,23 @@ pub(super) async fn problem(Path(slug): Path<String>) -> Result<Response, Proble
     Ok(typed("text/markdown; charset=utf-8", problems::page(found)))
 }
 
+/// `GET /console/…`: what answers and notices link to. It shows nothing of the ledger, so it asks for no token.
+pub(super) async fn console() -> Response {
+    let mut response = typed("text/html; charset=utf-8", CONSOLE.to_owned());
+    let policy = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    response
+}
+
+const CONSOLE: &str = "<!doctype html><meta charset=utf-8><title>Counterfoil</title>\
+<style>body{font:16px/1.5 system-ui;margin:3rem auto;max-width:40rem;padding:0 1rem}</style>\
+<h1>No console in this version</h1>\
+<p>The last part of this address is the ID of an operation. On the server's host, or with <code>--server</code> and \
+<code>--token</code> from elsewhere:\
+<p><code>counterfoil op show ID</code> shows it, and what it waits for;\
+<p><code>counterfoil review</code> goes through everything that waits for a person.\
+<p>Programs ask <code>GET /v1/operations/ID</code>.\n";
+
 /// `GET /openapi.json`.
 pub(super) async fn openapi() -> Response {
     json(StatusCode::OK, document().into_bytes())

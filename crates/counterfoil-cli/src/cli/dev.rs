@@ -80,7 +80,8 @@ pub fn run(args: &DevArgs, context: &mut Context<'_>) -> Result<Exit, CommandErr
         None => Account::parse(practice::ACCOUNT)?,
     };
     let listener = bind(args.port, &last).map_err(|error| {
-        CommandError::environment(format!("cannot listen: {error}"), "choose another port with --port")
+        let place = args.port.map(|port| format!(" on {}:{port}", Ipv4Addr::LOCALHOST)).unwrap_or_default();
+        CommandError::environment(format!("cannot listen{place}: {error}"), "choose another port with --port")
     })?;
     let ledger = folder.file("ledger.db");
     context.overrides.flags.push(("server", "listen", listener.local_addr()?.to_string(), "--port"));

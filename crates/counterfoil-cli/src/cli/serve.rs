@@ -25,7 +25,7 @@ use super::globals::Context;
 use crate::api::App;
 use crate::api::listen::{self, Socket};
 use crate::config::report::Report;
-use crate::config::{self, Config, Database, Overrides};
+use crate::config::{self, Config, Database, Listen, Overrides};
 use crate::notify;
 
 /// Run the server
@@ -213,7 +213,12 @@ async fn serve(
     let executor = Executor::new(ledger.clone(), stage.destination(destination), worker);
     let app = App::new(executor.clone(), config.limits);
     let socket = stage.socket(config).await.map_err(|error| {
-        CommandError::environment(format!("cannot listen: {error}"), "choose another address with --listen")
+        let place = match &config.server.listen {
+            Listen::Tcp(address) => address.to_string(),
+            Listen::Unix(path) => format!("unix:{}", path.display()),
+        };
+        let hint = "choose another address with --listen, or end what listens there";
+        CommandError::environment(format!("cannot listen on {place}: {error}"), hint)
     })?;
     let place = socket.place();
     let stop = CancellationToken::new();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use counterfoil::Account;
 use counterfoil::http::target::{Host as TargetHost, Target};
+use counterfoil::http::webhook;
 use sha2::{Digest as _, Sha256};
 
 use super::evidence::secret;
@@ -48,6 +49,7 @@ pub(super) fn read(
             });
             let key = key.and_then(|text| {
                 secrets.extend(secret(text, "notify.secret", checks)?);
+                check_key(text, variables, checks);
                 Some(text.get().clone())
             });
             url.zip(key).map(|(url, secret)| Kind::Webhook { url, secret })
@@ -125,6 +127,21 @@ fn refuse_foreign(section: &At<NotifySection>, kind: NotifyKind, checks: &mut Ch
     }
 }
 
+/// The value of a text that is a variable's name and nothing else, where it is known already.
+fn known<'v>(text: &At<String>, variables: &'v BTreeMap<String, String>) -> Option<&'v String> {
+    text.get().strip_prefix("${").and_then(|rest| variables.get(rest.strip_suffix('}')?))
+}
+
+/// A secret that can sign nothing is said now, not when a person should have been told.
+fn check_key(text: &At<String>, variables: &BTreeMap<String, String>, checks: &mut Checks<'_>) {
+    let Some(value) = known(text, variables).filter(|value| !value.is_empty()) else { return };
+    if !webhook::can_sign(&counterfoil::http::Secret::new(value.clone())) {
+        let message = format!("the variable holds no base64 of at least {} bytes", webhook::SHORTEST_KEY);
+        let hint = "`openssl rand -base64 32` makes one; `whsec_` may stand before it";
+        checks.error(text.span(), "notify.secret", message, hint);
+    }
+}
+
 /// A URL, or the name of the variable or file that holds it. Where its value is known already, it is checked now; it is
 /// never repeated.
 fn url_of(
@@ -143,8 +160,7 @@ fn url_of(
                 return None;
             }
         }
-        let known = text.get().strip_prefix("${").and_then(|rest| variables.get(rest.strip_suffix('}')?));
-        match known {
+        match known(text, variables) {
             Some(value) => (value.as_str(), true),
             None => return Some(text.get().clone()),
         }

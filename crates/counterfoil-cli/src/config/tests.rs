@@ -59,7 +59,7 @@ fn the_large_example_loads_key_by_key() {
         EVERY_KEY,
         &[
             ("SUPPLIER_TOKEN", "secret"),
-            ("SUPPLIER_WEBHOOK_SECRET", "whsec_x"),
+            ("SUPPLIER_WEBHOOK_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
             ("NOTIFY_URL", "https://hooks.example"),
         ],
     )
@@ -398,7 +398,7 @@ fn listeners_are_read_and_doubtful_ones_refused() {
     let hook = "kind = \"webhook\"\nurl = \"${URL}\"\nsecret = \"${KEY}\"";
     let mail =
         "kind = \"email\"\nto = \"a@b.example\"\nfrom = \"c@b.example\"\nsmtp = \"smtp://mail.example\"";
-    let variables = [("URL", "https://hooks.example/x"), ("KEY", "whsec_x")];
+    let variables = [("URL", "https://hooks.example/x"), ("KEY", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")];
     let slack = "kind = \"slack\"\nurl = \"${URL}\"";
     let text = format!("{}{}{}", section(hook), section(slack), section(mail));
     let config = with(&text, &variables).unwrap();
@@ -431,7 +431,14 @@ fn listeners_are_read_and_doubtful_ones_refused() {
         assert!(report.findings[0].message.contains(said), "{lines}: {report}");
         assert!(!report.to_string().contains("whsec_abc"), "{report}");
     }
-    let hidden = with(&section(hook), &[("URL", "hooks.example/canary"), ("KEY", "k")]).unwrap_err();
+    for short in ["canary", "whsec_Y2FuYXJ5", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLa canary"] {
+        let report = with(&section(hook), &[("URL", "https://a.example"), ("KEY", short)]).unwrap_err();
+        assert!(report.findings[0].message.contains("base64 of at least 16 bytes"), "{report}");
+        assert!(!report.to_string().contains(short), "{report}");
+    }
+    let hidden =
+        with(&section(hook), &[("URL", "hooks.example/canary"), ("KEY", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")])
+            .unwrap_err();
     assert!(hidden.findings[0].message.contains("no absolute URL"), "{hidden}");
     assert!(!hidden.to_string().contains("canary"), "{hidden}");
 }

@@ -293,7 +293,9 @@ async fn advance(State(shown): State<Shown>, request: Request) -> Response {
     let clock = shown.clock.clone();
     match tokio::task::spawn_blocking(move || clock.advance(by.0)).await {
         Ok(Ok(moved)) => {
-            shown.story.tell(&format!("the clock is moved on by {}", spell(by.0)));
+            let now = counterfoil::Clock::now(&*shown.clock);
+            let text = format!("the clock is moved on by {}: the ledger takes it for {now}", spell(by.0));
+            shown.story.tell(&text);
             axum::Json(json!({ "moved": spell(moved) })).into_response()
         }
         Ok(Err(error)) => Problem::new("invalid-request", error.to_string()).into_response(),

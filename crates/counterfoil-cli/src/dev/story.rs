@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use counterfoil::caller::{Caller, Roles};
 use counterfoil::ledger::Ledger;
-use counterfoil::{Account, Error, Principal, Timestamp};
+use counterfoil::{Account, Error, Principal};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::words;
@@ -50,14 +50,10 @@ impl Story {
         Ok(Self { lines: Arc::default(), printer })
     }
 
-    /// Says something that happened now.
+    /// Says something that happened just now. Text from outside is made visible and short.
     pub fn tell(&self, text: &str) {
         // The host's time, also where the ledger's clock was moved on: this is read by somebody who sits here.
-        self.tell_at(counterfoil::Clock::now(&counterfoil::SystemClock::default()), text);
-    }
-
-    /// Says something that happened at `at`. Text from outside is made visible and short.
-    pub fn tell_at(&self, at: Timestamp, text: &str) {
+        let at = counterfoil::Clock::now(&counterfoil::SystemClock::default());
         let time = at.to_string();
         let time = time.get(11..19).unwrap_or_default().to_owned();
         let mut text = visible(text);
@@ -124,7 +120,7 @@ async fn read_on(
             let (Some(story), Some(id)) = (story, &row.operation) else { continue };
             let view = ledger.find(reader, id).await.ok();
             if let Some(text) = words::of(row, view.as_ref()) {
-                story.tell_at(row.at, &format!("{id}  {text}"));
+                story.tell(&format!("{id}  {text}"));
             }
         }
         if page.next_cursor.is_none() {

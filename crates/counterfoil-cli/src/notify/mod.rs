@@ -15,6 +15,7 @@ use counterfoil::Account;
 use counterfoil::StoreError;
 use counterfoil::http::Dialer;
 use counterfoil::http::target::Target;
+use counterfoil::http::webhook::SHORTEST_KEY;
 use counterfoil::ledger::Ledger;
 use counterfoil::notice::{Later, Notice, after_failure};
 use counterfoil::store::sqlite::{Delivery, Waiting};
@@ -108,8 +109,12 @@ pub enum Security {
 /// Why a notice did not arrive. Neither addresses nor secrets are in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Undelivered {
-    #[error("a secret or address is missing, or cannot be read")]
+    #[error("a variable or file of its secret or address is missing, or cannot be read")]
     Secret,
+    #[error(
+        "the signing secret is no base64 of at least {SHORTEST_KEY} bytes: `openssl rand -base64 32` makes one"
+    )]
+    Key,
     #[error("there is no connection to the host")]
     Connect,
     #[error("the host did not answer in time")]
@@ -227,7 +232,7 @@ impl Teller {
                 let (url, secret) = (wire::secret(url).await?, wire::secret(secret).await?);
                 let body = message::webhook(notice, &link);
                 let now = self.ledger.store().now();
-                let headers = message::signed(notice, &secret, now, &body).ok_or(Undelivered::Secret)?;
+                let headers = message::signed(notice, &secret, now, &body).ok_or(Undelivered::Key)?;
                 wire::post(dialer, url.expose(), listener.allow_private, &headers, body).await
             }
             Kind::Slack { url } => {

@@ -9,6 +9,7 @@ use super::*;
 fn every_code_of_the_library_is_explained() {
     let refusals = [
         Refusal::UnknownOperation,
+        Refusal::UnknownNamed { id: OperationId::parse("a").unwrap() },
         Refusal::ReceiptExpired { stage: Stage::Succeeded },
         Refusal::OperationIdReused { differs: Vec::new(), stage: Stage::Unknown },
         Refusal::UnknownTool,
@@ -50,6 +51,7 @@ fn every_code_of_the_library_is_explained() {
 fn is_in_the_list(refusal: &Refusal) {
     match refusal {
         Refusal::UnknownOperation
+        | Refusal::UnknownNamed { .. }
         | Refusal::ReceiptExpired { .. }
         | Refusal::OperationIdReused { .. }
         | Refusal::UnknownTool

@@ -140,6 +140,26 @@ async fn the_answers_of_put() {
     let slashed = put("/v1/operations/kitchen-7%2Forder", order(3)).await;
     assert_eq!((slashed.status, &slashed.value()["id"]), (201, &json!("kitchen-7/order")));
     assert_eq!(slashed.value()["links"]["console"], "/console/o/kitchen-7%2Forder");
+    // What the link leads to says how to go on; it shows nothing of the ledger, and so needs no token.
+    let page = house.get("", "/console/o/kitchen-7%2Forder").await;
+    let text = String::from_utf8(page.body.clone()).unwrap();
+    assert!(
+        page.status == 200 && text.contains("counterfoil op show") && !text.contains("kitchen-7"),
+        "{text}"
+    );
+    // A refusal about another operation than the one of the path names it.
+    for member in [json!({ "replaces": "nope" }), json!({ "distinct_from": ["nope"] })] {
+        let mut asked = order(4);
+        asked.as_object_mut().unwrap().extend(member.as_object().unwrap().clone());
+        let unknown = put("/v1/operations/b", asked).await;
+        assert_eq!(refused(&unknown), (404, "unknown-operation".to_owned()));
+        assert_eq!(unknown.value()["operation_id"], "nope");
+        assert!(
+            unknown.value()["detail"].as_str().unwrap().contains("no operation nope"),
+            "{}",
+            unknown.value()
+        );
+    }
     assert_eq!(house.supplier.request_count(), 0);
 }
 

@@ -26,7 +26,7 @@ pub const STANDARD_HEADERS: [&str; 3] = ["webhook-id", "webhook-timestamp", "web
 pub const STRIPE_HEADER: &str = "stripe-signature";
 
 /// The fewest bytes of a Standard Webhooks key.
-const SHORTEST_KEY: usize = 16;
+pub const SHORTEST_KEY: usize = 16;
 
 /// Why a webhook is not believed. Neither secret nor signature is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -110,6 +110,12 @@ fn standard_key(secret: &Secret) -> Result<Vec<u8>, SignatureError> {
     let text = secret.expose();
     let key = crate::base64::decode(text.strip_prefix("whsec_").unwrap_or(text));
     key.filter(|key| key.len() >= SHORTEST_KEY).ok_or(SignatureError::Secret)
+}
+
+/// Whether a secret can sign notices: base64 of enough bytes, with or without `whsec_` before it.
+#[must_use]
+pub fn can_sign(secret: &Secret) -> bool {
+    standard_key(secret).is_ok()
 }
 
 /// What is signed: the parts with a full stop between them.

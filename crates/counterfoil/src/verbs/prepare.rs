@@ -174,8 +174,11 @@ impl Prepare {
         self.distinct_from
             .iter()
             .map(|id| {
-                let peer =
-                    snapshot.named.iter().find(|peer| peer.id == *id).ok_or_else(|| snapshot.missing())?;
+                let peer = snapshot
+                    .named
+                    .iter()
+                    .find(|peer| peer.id == *id)
+                    .ok_or_else(|| snapshot.missing_named(id))?;
                 let allowed = by_approver || peer.released || peer.stage == Stage::InProgress;
                 match allowed {
                     true => Ok(Distinct { id: id.clone(), by_approver }),
@@ -187,14 +190,12 @@ impl Prepare {
 
     /// The operation whose place is taken. Whoever may not use its tool may not end it either.
     fn predecessor<'s>(&self, snapshot: &'s Snapshot) -> Result<Option<&'s Predecessor>, Refusal> {
-        if self.replaces.is_none() {
-            return Ok(None);
-        }
+        let Some(replaces) = &self.replaces else { return Ok(None) };
         // One that is past its retention cannot be marked as replaced.
         let kept = |end: Option<Timestamp>| end.is_none_or(|end| snapshot.now < end);
         let found = snapshot.predecessor.as_deref();
         let found = found.filter(|found| kept(found.operation.receipt_expires_at));
-        let found = found.ok_or_else(|| snapshot.missing())?;
+        let found = found.ok_or_else(|| snapshot.missing_named(replaces))?;
         self.caller.may_use(&found.operation.tool)?;
         match waits::may_be_replaced(&found.operation, &snapshot.named) {
             Ok(()) => Ok(Some(found)),

@@ -326,17 +326,17 @@ fn a_line_has_a_limit() {
 #[test]
 fn what_is_not_there_or_not_ones_own_is_not_replaced() {
     let mut kitchen = Kitchen::with(with_key());
-    assert_eq!(kitchen.replace("b", "a").unwrap_err(), Refusal::UnknownOperation);
+    assert_eq!(kitchen.replace("b", "a").unwrap_err(), Refusal::UnknownNamed { id: id("a") });
     kitchen.prepare("a").unwrap();
     let mut stranger = kitchen.changed("b", "a");
     stranger.caller.account = counterfoil::Account::parse("bakery").unwrap();
-    assert_eq!(kitchen.world.run(&stranger).unwrap_err(), Refusal::UnknownOperation);
+    assert_eq!(kitchen.world.run(&stranger).unwrap_err(), Refusal::UnknownNamed { id: id("a") });
     assert_eq!(kitchen.state("a"), "prepared");
     // Past its retention it is as good as gone: it cannot be marked, so nothing takes its place.
     kitchen.begin("a", 1);
     kitchen.report("a", 1, answer(Meaning::Succeeded, 201));
     kitchen.wait(90 * 24 * 3600);
-    assert_eq!(kitchen.replace("b", "a").unwrap_err(), Refusal::UnknownOperation);
+    assert_eq!(kitchen.replace("b", "a").unwrap_err(), Refusal::UnknownNamed { id: id("a") });
 }
 
 #[test]

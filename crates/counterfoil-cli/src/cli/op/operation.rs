@@ -228,7 +228,9 @@ impl Next {
     pub(in crate::cli) fn told(&self) -> String {
         let Self { action, at, operation, reason, not_before: _, message } = self;
         let mut told = action.clone();
-        for (before, part) in [(" ", operation), (" at ", at)] {
+        // An approval that names another operation is not an approval of that one.
+        let before = if action == "approve" { " with --acknowledges " } else { " " };
+        for (before, part) in [(before, operation), (" at ", at)] {
             if let Some(part) = part {
                 told.push_str(before);
                 told.push_str(part);
