@@ -20,6 +20,10 @@ fn nothing_is_found_and_the_same_seed_gives_the_same_run() {
     let once = run(options).unwrap_or_else(|found| panic!("{found}"));
     assert!(once.operations >= 600 && once.effects > 300 && once.crashes > 100, "{once}");
     assert!(once.held > 20 && once.late_retries > 5 && once.copies > 2 && once.conflicts > 5, "{once}");
+    assert!(
+        once.claims > 300 && once.webhooks > 50 && once.replacements > 30 && once.strangers > 5,
+        "{once}"
+    );
     assert!(once.slowest_hold_millis <= 5_000, "{once}");
     assert_eq!(run(options).unwrap(), once);
 }

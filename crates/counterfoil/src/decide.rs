@@ -181,7 +181,7 @@ pub fn send_allowed(
     if operation.released.is_some() {
         return Err(HoldReason::Released);
     }
-    if context.replaced(operation) {
+    if context.replaced(operation) && Safeguard::ReplacedIsNotSent.stands() {
         return Err(HoldReason::Replaced);
     }
     Ok(())
@@ -495,6 +495,9 @@ fn prepared_step(operation: &Operation, waiting: &Waiting, context: &Context<'_>
             return NextStep::because(Action::Review, HoldReason::ApprovalVoid.label());
         }
         ApprovalNeed::Void => return NextStep::because(Action::Approve, "destination-changed"),
+    }
+    if context.scope_changed() {
+        return NextStep::because(Action::Review, HoldReason::ScopeChanged.label());
     }
     match (operation.wish, context.paused) {
         (false, _) => NextStep::of(Action::Execute),

@@ -6,6 +6,7 @@ use crate::fingerprint::Arguments;
 use crate::id::{OperationId, Task};
 use crate::operation::{Distinct, Operation, RejectionCode};
 use crate::policy::Tool;
+use crate::safeguard::Safeguard;
 use crate::time::Timestamp;
 
 /// What the guard must know of another operation.
@@ -134,7 +135,8 @@ pub fn same_action<'a>(
     theirs: &Arguments,
     declarations: impl IntoIterator<Item = &'a Tool>,
 ) -> bool {
-    declarations.into_iter().any(|tool| tool.action(mine) == tool.action(theirs))
+    let same = |tool: &Tool| tool.action(mine) == tool.action(theirs);
+    declarations.into_iter().any(same) && Safeguard::SameActionUnderEither.stands()
 }
 
 /// The peers with the same action that hold `candidate` back, newest first.

@@ -114,6 +114,9 @@ pub struct Attempt {
     /// Whose claim that was, where an application's own worker made it: nobody else can say what became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_by: Option<Principal>,
+    /// Who was granted a look-up of it: what one of these found is proof, however late it comes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub looked_up_by: Vec<Principal>,
     /// Store time of the commit that recorded it.
     pub started_at: Timestamp,
     /// No first byte after this.

@@ -47,13 +47,22 @@ pub(crate) fn unknown_due_at(operation: &Operation, open: &Open, facts: &Tool) -
     let ended = last.ended_at.unwrap_or(last.started_at);
     let spent = Spent::by(&operation.attempts, Duration::ZERO);
     let window = facts.recovery.send_allowed_until(operation.attempts_under_key());
-    let ends = [
-        // Until then nobody had to ask a person without a look-up.
-        Some(ended.plus(FIRST_ANSWER)),
-        facts.recovery.lookup().map(|_| last.started_at.plus(facts.recovery.lookup_for())),
-        spent.ends_at(&facts.budget),
-        window.map(|until| until.minus(facts.send_window())),
-    ];
-    // What lies before the newest evidence was looked at when that was written.
-    ends.into_iter().flatten().filter(|end| *end >= operation.updated_at).map(|end| end.max(planned)).min()
+    let over = facts.recovery.lookup().map(|_| last.started_at.plus(facts.recovery.lookup_for()));
+    let ends = match open.hold {
+        None => [
+            // Until then nobody had to ask a person without a look-up.
+            Some(ended.plus(FIRST_ANSWER)),
+            over,
+            spent.ends_at(&facts.budget),
+            window.map(|until| until.minus(facts.send_window())),
+        ],
+        // A person is asked already: what is left is the end of the look-ups.
+        Some(_) => [over, None, None, None],
+    };
+    // What lies before the last plan was looked at when that was made. Other evidence (a renewed claim, a note, a
+    // webhook) plans nothing and must not hide an end that nobody has looked at.
+    let looked = operation.look_ups.last().map(|look| look.ended_at);
+    let asked = operation.investigation.as_ref().and_then(|claim| claim.look_up).map(|begun| begun.at);
+    let seen = [Some(ended), looked, asked].into_iter().flatten().max();
+    ends.into_iter().flatten().filter(|end| Some(*end) >= seen).map(|end| end.max(planned)).min()
 }

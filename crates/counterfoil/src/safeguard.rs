@@ -57,11 +57,35 @@ pub enum Safeguard {
     PauseAtFirstByte,
     /// No more attempts than the budget has.
     Budget,
+    /// A webhook speaks only of what was sent under its reference, for the tool that it is signed for.
+    EvidenceIsOurs,
+    /// Only a webhook that says success, and says all of what was declared, proves it.
+    EvidenceProves,
+    /// Each event is heard once.
+    EvidenceOnce,
+    /// What makes an action the same may have changed since: either declaration holds it back.
+    SameActionUnderEither,
+    /// One started and unsettled operation per subject.
+    SubjectWaits,
+    /// A changed proposal waits for the former one.
+    PredecessorWaits,
+    /// Where what was waited for worked, a person says that there shall be another.
+    Acknowledged,
+    /// At most one live proposal takes the place of another.
+    OneReplacement,
+    /// What was replaced is never sent again.
+    ReplacedIsNotSent,
+    /// Only whoever holds a claim reports on it.
+    HolderReports,
+    /// A sender that looks around proves nothing with what it does not find.
+    SenderProvesNoAbsence,
+    /// Where the vendor account changed since somebody set out to look, a miss says nothing.
+    ScopeOfMisses,
 }
 
 impl Safeguard {
     /// Every one.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 37] = [
         Self::RecordBeforeSend,
         Self::FenceOnReports,
         Self::LateProof,
@@ -87,6 +111,18 @@ impl Safeguard {
         Self::PauseAtStart,
         Self::PauseAtFirstByte,
         Self::Budget,
+        Self::EvidenceIsOurs,
+        Self::EvidenceProves,
+        Self::EvidenceOnce,
+        Self::SameActionUnderEither,
+        Self::SubjectWaits,
+        Self::PredecessorWaits,
+        Self::Acknowledged,
+        Self::OneReplacement,
+        Self::ReplacedIsNotSent,
+        Self::HolderReports,
+        Self::SenderProvesNoAbsence,
+        Self::ScopeOfMisses,
     ];
 
     /// The guard as a command line names it.
@@ -118,6 +154,18 @@ impl Safeguard {
             Self::PauseAtStart => "pause-at-start",
             Self::PauseAtFirstByte => "pause-at-first-byte",
             Self::Budget => "budget",
+            Self::EvidenceIsOurs => "evidence-is-ours",
+            Self::EvidenceProves => "evidence-proves",
+            Self::EvidenceOnce => "evidence-once",
+            Self::SameActionUnderEither => "same-action-under-either",
+            Self::SubjectWaits => "subject-waits",
+            Self::PredecessorWaits => "predecessor-waits",
+            Self::Acknowledged => "acknowledged",
+            Self::OneReplacement => "one-replacement",
+            Self::ReplacedIsNotSent => "replaced-is-not-sent",
+            Self::HolderReports => "holder-reports",
+            Self::SenderProvesNoAbsence => "sender-proves-no-absence",
+            Self::ScopeOfMisses => "scope-of-misses",
         }
     }
 

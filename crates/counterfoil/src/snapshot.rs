@@ -215,6 +215,15 @@ impl Snapshot {
         after
     }
 
+    /// Other operations that the operation names from now on.
+    pub(crate) fn know(&mut self, peers: &[Peer]) {
+        for peer in peers {
+            if !self.named.iter().any(|known| known.id == peer.id) {
+                self.named.push(peer.clone());
+            }
+        }
+    }
+
     /// What an ID that the ledger does not know is answered with.
     #[must_use]
     pub fn missing(&self) -> Refusal {

@@ -7,6 +7,7 @@
 use crate::guard::{Peer, Stage};
 use crate::id::OperationId;
 use crate::operation::{Operation, RejectionCode};
+use crate::safeguard::Safeguard;
 
 /// The most changed proposals that may follow each other.
 pub const LONGEST_LINE: usize = 100;
@@ -83,10 +84,11 @@ pub fn holds_subject(peer: &Peer) -> bool {
 #[must_use]
 pub fn unsettled<'a>(operation: &Operation, known: &'a [Peer], about: &'a [Peer]) -> Vec<Wait<'a>> {
     let first = predecessors(operation, known)
-        .filter(|peer| may_still_work(peer))
+        .filter(|peer| may_still_work(peer) && Safeguard::PredecessorWaits.stands())
         .map(|peer| Wait { peer, link: Link::Predecessor });
     let mut waits: Vec<Wait<'a>> = first.collect();
-    for peer in about.iter().filter(|peer| peer.id != operation.id && holds_subject(peer)) {
+    let holds = |peer: &&Peer| peer.id != operation.id && holds_subject(peer);
+    for peer in about.iter().filter(holds).filter(|_| Safeguard::SubjectWaits.stands()) {
         if !waits.iter().any(|wait| wait.peer.id == peer.id) {
             waits.push(Wait { peer, link: Link::Subject });
         }
@@ -98,6 +100,9 @@ pub fn unsettled<'a>(operation: &Operation, known: &'a [Peer], about: &'a [Peer]
 #[must_use]
 pub fn unacknowledged<'a>(operation: &Operation, known: &'a [Peer], about: &'a [Peer]) -> Option<Wait<'a>> {
     let open = |peer: &&Peer| peer.stage == Stage::Succeeded && !operation.acknowledged.contains(&peer.id);
+    if !Safeguard::Acknowledged.stands() {
+        return None;
+    }
     let first = predecessors(operation, known).find(open);
     first.map(|peer| Wait { peer, link: Link::Predecessor }).or_else(|| {
         // Whoever was prepared after the success may have known of it.

@@ -43,6 +43,7 @@ fn attempt(number: u32, started: u64, outcome: Option<AttemptOutcome>) -> Attemp
         worker: WorkerName::parse("node-1").unwrap(),
         fence: FencingToken(u64::from(number)),
         held_by: None,
+        looked_up_by: Vec::new(),
         started_at: at(started),
         send_before: at(started).plus(seconds(15)),
         lingers_until: None,

@@ -7,7 +7,9 @@ use counterfoil::caller::Caller;
 use counterfoil::destination::{Finding, LookedUp};
 use counterfoil::verbs::{Question, Verdict};
 
+use super::notices::Notice;
 use super::site::{Packet, Reply};
+use super::worker::Step;
 
 /// Milliseconds of true time since the episode began.
 pub(super) type Instant = i64;
@@ -22,6 +24,14 @@ pub(super) enum Event {
     Caller(Op, Act),
     /// A node goes on with something, unless it died meanwhile.
     Node(usize, u32, Work),
+    /// A worker of the application goes on with something, unless it died meanwhile.
+    Worker(usize, u32, Step),
+    /// A worker starts again.
+    WorkerStarts(usize),
+    /// The workers' queue holds an operation.
+    Offered(Op),
+    /// A webhook arrives.
+    Notified(Box<Notice>),
     /// A request reaches its destination.
     Arrives(Box<Packet>),
     /// What was accepted takes effect.
@@ -54,6 +64,8 @@ pub(super) enum Event {
     Resume(usize),
     /// The configuration is read anew.
     Reload(usize),
+    /// The credential of a tool is another vendor account's from now on.
+    Moves(usize),
     /// A tool that was taken out is declared again.
     Declare(usize),
     /// The store purges what is past its retention.

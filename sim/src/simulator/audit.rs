@@ -4,7 +4,6 @@
 use counterfoil::decide::Action;
 use counterfoil::destination::Finding;
 use counterfoil::error::Refusal;
-use counterfoil::id::OperationId;
 use counterfoil::operation::{AttemptOutcome, Operation};
 use counterfoil::policy::{ApprovalRule, Meaning, Tool};
 use counterfoil::recovery::{HoldReason, Recovery, StoredErrors};
@@ -35,6 +34,7 @@ impl Episode {
         if count > 1 {
             return self.fail(op, format!("{count} effects: {:?}", self.truths[op].effects));
         }
+        self.judge_line(op);
         if let Some(Ended::Rejected(code)) = self.truths[op].ended {
             return self.fail(op, format!("an effect although it ended rejected/{code}"));
         }
@@ -79,7 +79,7 @@ impl Episode {
                 let soon = self.below(5 * SECOND);
                 self.agenda.at(self.now + soon, Event::Reload(self.truths[op].plan));
             }
-            if self.clock_was_wrong && self.offset != 0 && self.seed.chance(50) {
+            if self.clock_was_wrong && self.offset != 0 && self.seed.chance(100) {
                 let soon = self.below(5 * SECOND);
                 self.agenda.at(self.now + soon, Event::ClockTo(0));
             }
@@ -154,7 +154,8 @@ impl Episode {
             return require(!plan.declared, "the tool is declared");
         }
         if is(HoldReason::ScopeChanged) {
-            return require(plan.vendor != 1 || self.figures_moved(op), "the vendor account is the same");
+            let moved = stored.scope() != plan.tool.scope() || self.figures_moved(op);
+            return require(moved, "the vendor account is the same");
         }
         if is(HoldReason::ApprovalExpired) || is(HoldReason::ApprovalVoid) {
             return require(facts.approval != ApprovalRule::None, "no approval is needed");
@@ -175,6 +176,12 @@ impl Episode {
             |attempt: &counterfoil::operation::Attempt| attempt.outcome == Some(AttemptOutcome::Rejected);
         if is(HoldReason::RefusedAfterUnknown) {
             return require(operation.attempts.iter().any(refused), "nothing was refused");
+        }
+        if is(HoldReason::Replaced) {
+            return require(self.takes_its_place(operation).is_some(), "nothing takes its place");
+        }
+        if is(HoldReason::Released) {
+            return require(operation.released.is_some(), "nobody let later ones pass");
         }
         self.may_be_held_by_kind(operation, &facts, reason)
     }
@@ -282,17 +289,23 @@ impl Episode {
         if open.closed.is_some() || self.truths[op].in_review {
             return;
         }
-        // Whoever was down, paused or in doubt looks later.
+        // Whoever was down, paused or in doubt looks later. A doubt ends when store time has caught up.
+        if (0..self.nodes.len()).any(|node| self.in_doubt(node)) {
+            self.last_down = self.last_down.max(self.now);
+        }
         let plan = &self.plans[self.truths[op].plan];
         let disturbed = self.last_down + ASKED_WITHIN + 300 > self.now
             || plan.stands_since.is_some()
             || !plan.declared
             || (0..self.nodes.len()).any(|node| !self.nodes[node].is_up(self.now) || self.in_doubt(node));
         // A declaration that changes what may still settle it is applied at the next look, as it was planned before.
-        let planned = open.not_before.is_some_and(|at| {
-            at.as_millis() + ASKED_WITHIN + 300 > self.store_now().as_millis()
-                && operation.updated_at <= store_time(plan.changed_at, self.offset)
-        });
+        // So is a place that was taken.
+        let changed = operation.updated_at <= store_time(plan.changed_at, self.offset)
+            || self.takes_its_place(&operation).is_some();
+        let planned = changed
+            && open
+                .not_before
+                .is_some_and(|at| at.as_millis() + ASKED_WITHIN + 300 > self.store_now().as_millis());
         if disturbed || planned {
             return self.check_later(op);
         }
@@ -335,7 +348,8 @@ impl Episode {
         let left = counted(operation) < usize::try_from(facts.budget.attempts).unwrap_or(usize::MAX);
         let sends = match &facts.recovery {
             Recovery::IdempotencyKey(_) | Recovery::UniqueReference(_) => {
-                (left && !refused).then_some(budget.min(self.window_end(operation, facts)))
+                let takes = self.takes_its_place(operation).is_some() || operation.released.is_some();
+                (left && !refused && !takes).then_some(budget.min(self.window_end(operation, facts)))
             }
             Recovery::Transaction | Recovery::LookUp(_) | Recovery::None(_) => None,
         };
@@ -390,30 +404,13 @@ impl Episode {
         if wants && !approved {
             return self.fail(op, "an attempt began without a valid approval");
         }
+        self.judge_order(op);
         if number > 1 {
             return;
         }
         if let Some(other) = self.same_action_open(op) {
             self.fail(op, format!("began while {other}, the same action, was not settled"));
         }
-    }
-
-    /// Another operation with the same action in the same run of which nobody knows yet what became of it.
-    fn same_action_open(&self, op: Op) -> Option<OperationId> {
-        let row = self.stored(op)?;
-        let (action, tool, id) = (row.action, row.tool.clone(), row.id.clone());
-        let (task, distinct) = (row.task.clone(), row.distinct_from.clone());
-        let held_by = self.world.operations().find(|other| {
-            let same = other.id != id && other.tool == tool && other.action == action;
-            let run = match (&task, &other.task) {
-                (Some(one), Some(another)) => one == another,
-                (None, _) | (_, None) => true,
-            };
-            let apart = distinct.iter().any(|named| named.id == other.id);
-            let open = other.attempts.iter().any(|attempt| !attempt.settled) && !other.state.is_final();
-            same && run && !apart && open && other.released.is_none()
-        });
-        held_by.map(|other| other.id.clone())
     }
 
     /// The first byte goes out.
@@ -433,7 +430,9 @@ impl Episode {
         if self.store_now() >= send_before {
             return self.fail(op, format!("the first byte of attempt {number} went out after its window"));
         }
+        // A worker's claim that was granted before may be used until its window ends.
         let since = self.plans[self.truths[op].plan].paused_since;
+        let since = since.filter(|_| self.plans[self.truths[op].plan].wire.is_none());
         let awake = self.nodes[node].frozen_until;
         if since.is_some_and(|since| since.max(awake) + PAUSED_WITHIN <= self.now) {
             return self.fail(op, "a first byte went out while sends were paused");
@@ -500,6 +499,10 @@ impl Episode {
     }
 
     fn judge_identity(&mut self, op: Op, act: Act, created: bool, accepted: bool, expired: bool) {
+        // Its place was taken in the same commit.
+        if let Some(former) = self.truths[op].replaces {
+            self.changed(former);
+        }
         let known = self.truths[op].version > 0 || self.truths[op].ended.is_some();
         if created && self.truths[op].ended.is_some() {
             return self.fail(op, "an ID that was used began anew");
@@ -515,6 +518,8 @@ impl Episode {
         }
         if created {
             self.figures.operations += 1;
+            self.truths[op].guarded = self.plans[self.truths[op].plan].tool.guard_on.is_some();
+            self.judge_replacement(op);
             if let Some(other) = self.same_action_open(op) {
                 self.fail(op, format!("prepared while {other}, the same action, was not settled"));
             }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use counterfoil::arguments::Arguments;
 use counterfoil::caller::{Caller, Roles};
 use counterfoil::error::Refusal;
-use counterfoil::id::{Account, OperationId, Principal, Task, ToolName};
+use counterfoil::id::{Account, OperationId, Principal, Subject, Task, ToolName};
 use counterfoil::operation::Operation;
 use counterfoil::snapshot::{PauseDraft, Verb};
 use counterfoil::state::State;
@@ -18,6 +18,7 @@ use super::figures::Figures;
 use super::node::{Node, Sending};
 use super::site::{Class, store_time};
 use super::tools::{self, Plan, SKEW};
+use super::worker::{Holding, Worker};
 use crate::seed::Seed;
 
 const SECOND: i64 = 1_000;
@@ -39,6 +40,25 @@ pub(super) struct Truth {
     /// What somebody else means with the same ID.
     pub(super) other: Arguments,
     pub(super) task: Option<Task>,
+    pub(super) subject: Option<Subject>,
+    /// The proposal that it changes.
+    pub(super) replaces: Option<Op>,
+    /// What is ordered.
+    pub(super) sku: String,
+    /// That alone made it the same action when it was prepared.
+    pub(super) guarded: bool,
+    /// Operations that worked, of which a person said that there shall be this one all the same.
+    pub(super) acknowledged: Vec<Op>,
+    /// A person let later ones pass.
+    pub(super) released: bool,
+    /// The events that were heard of it.
+    pub(super) heard: Vec<u64>,
+    /// When it is offered to the workers next.
+    pub(super) offered: Option<Instant>,
+    /// Not before this, unless it changes.
+    pub(super) unwanted_until: Instant,
+    /// How often nothing came of that.
+    pub(super) unwanted: u32,
     pub(super) distinct_from: Vec<OperationId>,
     pub(super) execute: bool,
     /// The destination refuses it, however often it is asked.
@@ -97,6 +117,8 @@ pub(super) struct Episode {
     pub(super) nodes: Vec<Node>,
     pub(super) truths: Vec<Truth>,
     pub(super) sendings: BTreeMap<u64, Sending>,
+    pub(super) workers: Vec<Worker>,
+    pub(super) holdings: BTreeMap<u64, Holding>,
     pub(super) tasks: u64,
     /// How many of a thousand steps end a node, and stop one.
     pub(super) crashes: u32,
@@ -158,6 +180,8 @@ impl Episode {
             nodes,
             truths: Vec::new(),
             sendings: BTreeMap::new(),
+            workers: (0..3).map(Worker::new).collect(),
+            holdings: BTreeMap::new(),
             tasks: 0,
             crashes,
             freezes,
@@ -191,7 +215,7 @@ impl Episode {
             let nap = SECOND + self.below(20 * MINUTE);
             self.agenda.at(at, Event::Sleep(nap));
         }
-        if self.seed.chance(100) {
+        if self.seed.chance(150) {
             // A clock that was behind is set right, once and for all.
             let behind = [-3 * MINUTE, -HOUR, -6 * HOUR];
             self.offset = self.seed.pick(&behind).copied().unwrap_or(-HOUR);
@@ -246,15 +270,20 @@ impl Episode {
     fn intent(&mut self) {
         let number = self.truths.len();
         let plan = usize::try_from(self.seed.below(self.plans.len() as u64)).unwrap_or(0);
-        let sku = format!(r#"{{"sku":"flour-{number}","quantity":10}}"#);
+        let sku = format!("flour-{number}");
         let task = self.seed.chance(700).then(|| Task::parse(&format!("run-{}", number % 4)).unwrap());
         let start = self.below(90 * MINUTE);
-        let op = self.truth(plan, &sku, task.clone());
+        let op = self.truth(plan, &sku, 10, task.clone());
+        if self.seed.chance(200) {
+            let week = self.seed.below(2);
+            self.truths[op].subject = Subject::parse(&format!("kitchen-7/week-{week}")).ok();
+        }
         self.callers(op, start);
         // A model that lost its memory proposes the same again, under a new ID.
         if self.seed.chance(250) {
             let same_task = if self.seed.chance(600) { task } else { None };
-            let twin = self.truth(plan, &sku, same_task);
+            let quantity = if self.seed.chance(300) { 11 } else { 10 };
+            let twin = self.truth(plan, &sku, quantity, same_task);
             if self.seed.chance(150) {
                 let first = self.truths[op].id.clone();
                 self.truths[twin].distinct_from.push(first);
@@ -263,17 +292,31 @@ impl Episode {
             let after = if near { self.below(10 * SECOND) } else { self.below(30 * HOUR) };
             self.callers(twin, start + after);
         }
+        if self.seed.chance(150) {
+            self.changed_proposals(op, start);
+        }
     }
 
-    fn truth(&mut self, plan: usize, sku: &str, task: Option<Task>) -> Op {
+    pub(super) fn truth(&mut self, plan: usize, sku: &str, quantity: u64, task: Option<Task>) -> Op {
         let number = self.truths.len();
+        let arguments = format!(r#"{{"sku":"{sku}","quantity":{quantity}}}"#);
         let other = format!(r#"{{"sku":"sugar-{number}","quantity":1}}"#);
         self.truths.push(Truth {
             id: OperationId::parse(&format!("action-{number}")).unwrap(),
             plan,
-            arguments: Arguments::parse(sku.as_bytes()).unwrap(),
+            arguments: Arguments::parse(arguments.as_bytes()).unwrap(),
             other: Arguments::parse(other.as_bytes()).unwrap(),
             task,
+            subject: None,
+            replaces: None,
+            sku: sku.to_owned(),
+            guarded: false,
+            acknowledged: Vec::new(),
+            released: false,
+            heard: Vec::new(),
+            offered: None,
+            unwanted_until: 0,
+            unwanted: 0,
             distinct_from: Vec::new(),
             execute: self.seed.chance(800),
             refused: self.seed.chance(60),
@@ -292,7 +335,7 @@ impl Episode {
         number
     }
 
-    fn callers(&mut self, op: Op, start: Instant) {
+    pub(super) fn callers(&mut self, op: Op, start: Instant) {
         self.agenda.at(start, Event::Caller(op, Act::Put));
         for _ in 0..self.seed.below(4) {
             let range = if self.seed.chance(700) { 20 * SECOND } else { 2 * HOUR };
@@ -384,12 +427,15 @@ impl Episode {
         if version != self.truths[op].version {
             self.truths[op].version = version;
             self.truths[op].idle = 0;
+            self.truths[op].unwanted = 0;
+            self.truths[op].unwanted_until = self.truths[op].unwanted_until.min(self.now + SECOND);
             self.truths[op].left_alone = self.truths[op].left_alone.min(self.now + SECOND);
             self.newest = self.newest.max(self.store_now());
             self.judge(op);
         }
         self.judge_pause(self.truths[op].plan);
         self.plan_due(op);
+        self.plan_work(op);
     }
 
     /// Has the operation looked at when the ledger says so.
@@ -449,6 +495,10 @@ impl Episode {
         match event {
             Event::Caller(op, act) => self.caller(op, act),
             Event::Node(node, incarnation, work) => self.node(node, incarnation, work),
+            Event::Worker(worker, incarnation, step) => self.worker(worker, incarnation, step),
+            Event::WorkerStarts(worker) => self.worker_starts(worker),
+            Event::Offered(op) => self.offered(op),
+            Event::Notified(notice) => self.notified(notice),
             Event::Arrives(packet) => self.arrives(*packet),
             Event::Applies(packet) => self.applies(&packet),
             Event::Asked(asking) => self.asked(asking),
@@ -465,6 +515,7 @@ impl Episode {
             Event::Pause(plan, length) => self.pause(plan, length),
             Event::Resume(plan) => self.resume(plan),
             Event::Reload(plan) => self.reload(plan),
+            Event::Moves(plan) => self.moves(plan),
             Event::Declare(plan) => self.declare(plan),
             Event::Purge => {
                 self.world.set_time(self.store_now());
@@ -583,6 +634,22 @@ impl Episode {
         self.look_again(plan);
     }
 
+    /// Just when somebody is about to look up, and back again a while later.
+    fn moves(&mut self, plan: usize) {
+        tools::moved(&mut self.plans[plan]);
+        self.note(None, |_| format!("tool {plan} has another vendor account"));
+        if self.plans[plan].vendor != 1 {
+            let after = MINUTE + self.below(20 * MINUTE);
+            self.agenda.at(self.now + after, Event::Moves(plan));
+        }
+        self.plans[plan].changed_at = self.now;
+        if self.plans[plan].declared {
+            let tool = self.plans[plan].tool.clone();
+            self.world.declare(tool);
+        }
+        self.look_again(plan);
+    }
+
     fn declare(&mut self, plan: usize) {
         self.plans[plan].declared = true;
         self.plans[plan].changed_at = self.now;
@@ -599,6 +666,8 @@ impl Episode {
                 self.truths[op].due = None;
                 self.judge_review(op);
                 self.plan_due(op);
+                self.truths[op].unwanted_until = self.now;
+                self.plan_work(op);
             }
         }
     }

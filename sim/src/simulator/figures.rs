@@ -23,6 +23,14 @@ pub struct Figures {
     pub effects: u64,
     /// Look-ups that were answered.
     pub look_ups: u64,
+    /// Claims that workers were granted.
+    pub claims: u64,
+    /// Reports of somebody who holds no claim.
+    pub strangers: u64,
+    /// Webhooks that arrived.
+    pub webhooks: u64,
+    /// Changed proposals that were accepted.
+    pub replacements: u64,
     /// Nodes that died.
     pub crashes: u64,
     /// Nodes that stood still.
@@ -58,6 +66,10 @@ impl Figures {
         self.copies += other.copies;
         self.effects += other.effects;
         self.look_ups += other.look_ups;
+        self.claims += other.claims;
+        self.strangers += other.strangers;
+        self.webhooks += other.webhooks;
+        self.replacements += other.replacements;
         self.crashes += other.crashes;
         self.freezes += other.freezes;
         self.late_retries += other.late_retries;
@@ -79,6 +91,11 @@ impl fmt::Display for Figures {
             f,
             "{} commits, {} attempts, {} requests, {} copies by the network, {} effects, {} look-ups",
             self.commits, self.attempts, self.requests, self.copies, self.effects, self.look_ups
+        )?;
+        writeln!(
+            f,
+            "{} claims by workers, {} reports of strangers, {} webhooks, {} changed proposals",
+            self.claims, self.strangers, self.webhooks, self.replacements
         )?;
         writeln!(
             f,

@@ -15,9 +15,12 @@ mod episode;
 mod figures;
 mod network;
 mod node;
+mod notices;
+mod order;
 mod people;
 mod site;
 mod tools;
+mod worker;
 
 use std::fmt;
 

@@ -62,7 +62,7 @@ impl Node {
         WorkerName::parse(&format!("node-{}-{}", self.number, self.incarnation)).unwrap()
     }
 
-    fn waited(&mut self, op: Op, attempts: usize, monotonic: i64) -> Duration {
+    pub(super) fn waited(&mut self, op: Op, attempts: usize, monotonic: i64) -> Duration {
         let since =
             self.seen.get(&op).filter(|(known, _)| *known == attempts).map_or(monotonic, |seen| seen.1);
         self.seen.insert(op, (attempts, since));
@@ -224,8 +224,8 @@ impl Episode {
             arguments,
             fingerprint: std::sync::OnceLock::new(),
             task: truth.task.clone(),
-            subject: None,
-            replaces: None,
+            subject: truth.subject.clone(),
+            replaces: truth.replaces.map(|former| self.truths[former].id.clone()),
             distinct_from: truth.distinct_from.clone(),
             accepted_by: None,
             execute: truth.execute,
@@ -316,7 +316,17 @@ impl Episode {
         };
         let soon = 1 + self.below(15);
         match self.run(node, op, &verb) {
-            Ok(Investigated::Ask(question)) => self.hand(node, soon, Work::Ask(op, question)),
+            Ok(Investigated::Ask(question)) => {
+                // Operators change things just when a miss would count.
+                let hurts = self.stored(op).is_some_and(|row| {
+                    let bound = question.tool.recovery.absence_final_at(&row.attempts);
+                    question.tool.recovery.miss_can_count() && bound.is_some_and(|at| self.store_now() > at)
+                });
+                if hurts && self.seed.chance(60) {
+                    self.agenda.at(self.now, Event::Moves(self.truths[op].plan));
+                }
+                self.hand(node, soon, Work::Ask(op, question));
+            }
             Ok(Investigated::Nothing) if startable => self.hand(node, soon, Work::Start(op, None, 0)),
             Ok(Investigated::Nothing | Investigated::Wait) | Err(_) => {}
         }

@@ -6,11 +6,14 @@ use counterfoil::snapshot::Verb;
 use counterfoil::snapshot::View;
 use counterfoil::state::State;
 use counterfoil::time::Timestamp;
-use counterfoil::verbs::{Approve, Deny, Enter, Entered, Finish, Release, Resolve, Verdict, Withdraw, Words};
+use counterfoil::verbs::{
+    Approve, Deny, Enter, Entered, Finish, Release, Resolve, Start, Verdict, Withdraw, Words,
+};
 
 use super::agenda::{Act, Event, Op, Work};
 use super::episode::{Episode, account, ann, app};
 use super::node::{is_transaction, millis};
+use super::worker::Step;
 
 const SECOND: i64 = 1_000;
 const MINUTE: i64 = 60 * SECOND;
@@ -29,14 +32,25 @@ impl Episode {
             return;
         }
         let door = is_transaction(self.plans[self.truths[op].plan].site.class);
+        let by_worker = self.plans[self.truths[op].plan].wire.is_some();
         match act {
             Act::Put | Act::Conflict if door => self.door(node, op, act),
+            Act::Put | Act::Conflict if by_worker && self.seed.chance(400) => {
+                if let Some(worker) = self.some_worker() {
+                    self.let_worker(worker, 1, Step::Prepare(op, act));
+                }
+            }
             Act::Put | Act::Conflict => {
                 let (made, since) = (self.made_new(op), self.monotonic());
                 let soon = 1 + self.below(15);
                 self.hand(node, soon, Work::Prepare(op, act, made, since));
             }
             Act::Execute if door => self.door(node, op, Act::Put),
+            Act::Execute if by_worker => {
+                if self.stored(op).is_some() {
+                    self.wishes(node, op);
+                }
+            }
             Act::Execute => {
                 if self.stored(op).is_some() {
                     self.hand(node, 0, Work::Start(op, Some(app()), 0));
@@ -48,6 +62,19 @@ impl Episode {
                 let _taken_back = self.run(node, op, &verb);
             }
         }
+    }
+
+    /// Says that it shall run, whenever a worker takes it.
+    fn wishes(&mut self, node: usize, op: Op) {
+        let verb = Start {
+            caller: Some(app()),
+            account: account(),
+            id: self.truths[op].id.clone(),
+            offer: None,
+            random: self.seed.next_u64(),
+            declared: self.world.declared(),
+        };
+        let _wished = self.run(node, op, &verb);
     }
 
     /// The application's own transaction, which now and then is rolled back or dies before its commit.
@@ -67,6 +94,7 @@ impl Episode {
             let body = self.stored(op).map(|row| row.arguments.as_str().to_owned()).unwrap_or_default();
             self.figures.effects += 1;
             self.figures.attempts += 1;
+            self.judge_order(op);
             self.judge_effect(op, &reference, &body);
             let finish = Finish {
                 caller: app(),
@@ -136,6 +164,15 @@ impl Episode {
             declared: self.world.declared(),
         };
         let done = self.run(node, op, &verb);
+        if let (Ok(_), Some(named)) = (&done, &verb.acknowledges)
+            && let Some(named) = self.truths.iter().position(|truth| truth.id == *named)
+        {
+            self.truths[op].acknowledged.push(named);
+        }
+        // What never started is bound to the declaration in force from now on.
+        if done.is_ok() && self.stored(op).is_some_and(|row| row.attempts.is_empty()) {
+            self.truths[op].guarded = self.plans[self.truths[op].plan].tool.guard_on.is_some();
+        }
         self.note(Some(op), |_| format!("approved: {:?}", done.err().map(|refusal| refusal.code())));
     }
 
@@ -230,6 +267,7 @@ impl Episode {
             if_version: None,
             declared: self.world.declared(),
         };
-        let _released = self.run(node, op, &verb);
+        let released = self.run(node, op, &verb);
+        self.truths[op].released |= released.is_ok();
     }
 }

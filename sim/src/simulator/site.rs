@@ -117,6 +117,8 @@ pub(super) struct Site {
     pub(super) locked: (Instant, Instant),
     /// Whether the network may copy a request.
     pub(super) copies: bool,
+    /// Whether it says by itself what it did.
+    pub(super) webhooks: bool,
     shelves: HashMap<(u8, String), Shelf>,
     records: HashMap<(u8, String), Vec<Record>>,
     made: u64,
@@ -148,6 +150,7 @@ impl Site {
             blind: (0, 0),
             locked: (0, 0),
             copies: false,
+            webhooks: false,
             shelves: HashMap::new(),
             records: HashMap::new(),
             made: 0,

@@ -8,7 +8,7 @@ use counterfoil::keys::KeyFormat;
 use counterfoil::pointer::Pointer;
 use counterfoil::policy::{
     ApprovalRule, BodyKind, BodyMatch, Bucket, Budget, Carrier, HttpDeclaration, Meaning, OutcomeRule,
-    QueryMode, Tool,
+    QueryMode, Tool, WorkerDeclaration,
 };
 use counterfoil::recovery::{
     KeyFacts, LookUpBy, LookUpFacts, LookUpRequest, NoneFacts, Place, Recovery, ReferenceFacts, StoredErrors,
@@ -29,6 +29,8 @@ pub(super) struct Plan {
     pub(super) tool: Tool,
     /// Its destination.
     pub(super) site: Site,
+    /// The same over HTTP, as a worker's own code reads its answers; `None` where no worker carries it out.
+    pub(super) wire: Option<Tool>,
     /// Whether it is declared at all.
     pub(super) declared: bool,
     /// The most attempts that any of its declarations allowed.
@@ -104,10 +106,20 @@ pub(super) fn plan(number: usize, class: Class, seed: &mut Seed) -> Plan {
             means: Meaning::DuplicateOfOurs,
         }];
     }
+    if seed.chance(300) {
+        tool.guard_on = Some(vec![pointer("/sku")]);
+    }
+    site.webhooks = seed.chance(400);
+    let by_worker = seed.chance(300) && class != Class::Transaction;
+    let wire = by_worker.then(|| tool.clone());
+    if by_worker {
+        for_workers(&mut tool);
+    }
     let attempts = tool.budget.attempts;
     Plan {
         tool,
         site,
+        wire,
         declared: true,
         attempts,
         vendor: 1,
@@ -115,6 +127,27 @@ pub(super) fn plan(number: usize, class: Class, seed: &mut Seed) -> Plan {
         paused_since: None,
         stands_since: None,
         stood_for: 0,
+    }
+}
+
+/// The same tool, carried out by the application's own code.
+fn for_workers(tool: &mut Tool) {
+    if let Carrier::Http(http) = &tool.carrier {
+        tool.carrier = Carrier::Worker(WorkerDeclaration {
+            scope: http.scope.clone(),
+            destination: http.destination.clone(),
+            bucket: http.bucket,
+        });
+    }
+    let (place, lookup) = match &mut tool.recovery {
+        Recovery::IdempotencyKey(facts) => (&mut facts.key, facts.lookup.as_mut()),
+        Recovery::UniqueReference(facts) => (&mut facts.reference, facts.lookup.as_mut()),
+        Recovery::LookUp(facts) => (&mut facts.reference, Some(&mut facts.lookup)),
+        Recovery::Transaction | Recovery::None(_) => return,
+    };
+    *place = Place::Worker;
+    if let Some(lookup) = lookup {
+        *lookup = LookUpBy::Worker;
     }
 }
 
@@ -229,11 +262,22 @@ fn recovery(class: Class, site: &mut Site, seed: &mut Seed) -> Recovery {
     }
 }
 
+/// The credential is another vendor account's.
+pub(super) fn moved(plan: &mut Plan) {
+    let known = match &mut plan.tool.carrier {
+        Carrier::Http(http) => &mut http.scope,
+        Carrier::Worker(worker) => &mut worker.scope,
+        Carrier::Transaction => return,
+    };
+    plan.vendor = 3 - plan.vendor;
+    *known = Some(scope(plan.vendor));
+}
+
 /// Another declaration of the same tool, as an operator may write one: never another destination, now and then another
 /// vendor account.
 pub(super) fn changed(plan: &mut Plan, seed: &mut Seed) -> &'static str {
     let tool = &mut plan.tool;
-    match seed.below(6) {
+    match seed.below(7) {
         0 => {
             tool.budget.attempts = u32::try_from(1 + seed.below(6)).unwrap_or(1);
             plan.attempts = plan.attempts.max(tool.budget.attempts);
@@ -258,11 +302,15 @@ pub(super) fn changed(plan: &mut Plan, seed: &mut Seed) -> &'static str {
             "taken out"
         }
         4 => {
-            if let Carrier::Http(http) = &mut tool.carrier {
-                plan.vendor = 3 - plan.vendor;
-                http.scope = Some(scope(plan.vendor));
-            }
+            moved(plan);
             "another vendor account"
+        }
+        5 => {
+            tool.guard_on = match tool.guard_on {
+                Some(_) => None,
+                None => Some(vec![pointer("/sku")]),
+            };
+            "another guard"
         }
         _ => {
             tool.budget.elapsed = span(some(seed, &[MINUTE, 10 * MINUTE]));

@@ -278,8 +278,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "an event is heard each time it comes",
         file: WEBHOOK,
-        old: "if snapshot.webhooks.this_one {",
-        new: "if snapshot.webhooks.this_one && self.said.event.is_empty() {",
+        old: "let again = snapshot.webhooks.this_one &&",
+        new: "let again = snapshot.webhooks.this_one && self.said.event.is_empty() &&",
     },
     Mutant {
         name: "an older key's proof speaks for the newer copy",

@@ -309,6 +309,7 @@ pub(super) fn attempt(number: u32, key: Option<&str>, now: Timestamp) -> Attempt
         worker: crate::id::WorkerName::parse("w1").unwrap(),
         fence: FencingToken(u64::from(number)),
         held_by: None,
+        looked_up_by: Vec::new(),
         started_at: now,
         send_before: now.plus(Duration::from_secs(15)),
         lingers_until: None,

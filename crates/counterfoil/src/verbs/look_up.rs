@@ -155,6 +155,12 @@ pub(super) fn investigate(draft: &mut Draft, claim: Claim, by: Actor) -> Result<
     draft.apply(&Event::Investigated, None)?;
     let fence = claim.fence;
     let data = json!({ "fencing_token": fence, "worker": claim.worker });
+    // Kept apart from the claim, which the next one takes away: whoever looked may still come with proof.
+    if let (Some(holder), Some(last)) = (&claim.held_by, draft.operation.attempts.last_mut())
+        && !last.looked_up_by.contains(holder)
+    {
+        last.looked_up_by.push(holder.clone());
+    }
     draft.operation.fence = fence;
     draft.operation.investigation = Some(claim);
     draft.note("investigation_started", by, data);
@@ -237,10 +243,15 @@ impl LookUpReport {
             true => (self.began_at, self.waited),
             false => (context.now, self.waited + context.now.since(self.began_at)),
         };
+        // The declaration may have changed since the claim, and with it the credential that was asked under.
+        let scope_changed = self.looked.scope_changed
+            || (self.looked.answer == LookUpAnswer::Absent
+                && context.scope_changed()
+                && Safeguard::ScopeOfMisses.stands());
         let counts = current
             && context.believes_misses()
             && self.looked.answer == LookUpAnswer::Absent
-            && !self.looked.scope_changed
+            && !scope_changed
             && !draft.operation.duplicate_suspected
             && facts.recovery.miss_counts(&draft.operation.attempts, began_at, waited);
         self.keep(draft, context, counts);
@@ -259,10 +270,10 @@ impl LookUpReport {
             draft.apply(&Event::AllSettled(after), None)?;
             draft.finish(facts.retention);
         } else if current {
-            self.nothing_settled(draft)?;
+            self.nothing_settled(draft, scope_changed)?;
         }
         self.note(draft, counts);
-        if current && !self.looked.scope_changed {
+        if current && !scope_changed {
             replan(draft, context, &facts, None, self.random)?;
         }
         Ok(())
@@ -285,8 +296,8 @@ impl LookUpReport {
         operation.look_ups.drain(..surplus);
     }
 
-    fn nothing_settled(&self, draft: &mut Draft) -> Result<(), Refusal> {
-        if self.looked.scope_changed {
+    fn nothing_settled(&self, draft: &mut Draft, scope_changed: bool) -> Result<(), Refusal> {
+        if scope_changed {
             let closed = matches!(&draft.operation.state, State::Unknown(Open { closed: Some(_), .. }));
             if !closed {
                 draft.apply(&Event::Replanned(HELD_FOR_SCOPE), None)?;

@@ -199,6 +199,7 @@ impl Prepare {
         self.caller.may_use(&found.operation.tool)?;
         match waits::may_be_replaced(&found.operation, &snapshot.named) {
             Ok(()) => Ok(Some(found)),
+            Err(Taken::By(_)) if !Safeguard::OneReplacement.stands() => Ok(Some(found)),
             Err(Taken::By(by)) => Err(Refusal::AlreadyReplaced { by }),
             Err(Taken::TooLong) => Err(Refusal::InvalidArguments(format!(
                 "more than {LONGEST_LINE} changed proposals follow each other"
@@ -264,7 +265,11 @@ impl Prepare {
             return Err(Refusal::ActionUnresolved { blockers: blockers.into_iter().cloned().collect() });
         }
         let replaced = predecessor.map(|found| self.take_place(found, snapshot)).transpose()?;
-        let seen = replaced.as_ref().map(|other| snapshot.with(Peer::from(&*other.operation)));
+        let mut seen = replaced.as_ref().map(|other| snapshot.with(Peer::from(&*other.operation)));
+        if let (Some(seen), Some(found)) = (&mut seen, predecessor) {
+            // Whoever held the former one's subject is waited for in this very commit, whatever this one is about.
+            seen.know(&found.subject_peers);
+        }
         let snapshot = seen.as_ref().unwrap_or(snapshot);
         let context = snapshot.context(&self.tool)?;
         let by = Actor::Caller(self.caller.principal.clone());

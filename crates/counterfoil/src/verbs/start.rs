@@ -230,6 +230,11 @@ pub(super) fn begin(
     if let Some(reason) = changed_request(draft, context, offer) {
         return hold(draft, reason);
     }
+    // The credential belongs to another vendor account than the one that the operation was prepared for. Sent now, it
+    // would stand in the ledger as sent to the former one, and be looked up there once that is declared again.
+    if context.scope_changed() && Safeguard::Scope.stands() {
+        return Ok(Begun::NotNow);
+    }
     match decide::approval_need(operation, &facts, current, context.now) {
         ApprovalNeed::No => {}
         ApprovalNeed::Expired if repeat => return hold(draft, HoldReason::ApprovalExpired),
@@ -420,6 +425,7 @@ pub(super) fn record(
         worker: offer.worker.clone(),
         fence,
         held_by: offer.claim.as_ref().map(|claim| claim.held_by.clone()),
+        looked_up_by: Vec::new(),
         started_at: context.now,
         send_before: context.now.plus(facts.send_window()),
         lingers_until: None,

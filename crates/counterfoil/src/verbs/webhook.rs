@@ -11,6 +11,7 @@ use crate::decide::Context;
 use crate::error::Refusal;
 use crate::id::{Account, OperationId, ToolName};
 use crate::operation::{Operation, Receipt, ReceiptSource, ResultBody};
+use crate::safeguard::Safeguard;
 use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb};
 use crate::state::Event;
 
@@ -109,7 +110,8 @@ impl Verb for Webhook {
             }
             Err(other) => return Err(other),
         };
-        if snapshot.webhooks.this_one {
+        let again = snapshot.webhooks.this_one && Safeguard::EvidenceOnce.stands();
+        if again {
             return Ok(Decided::reply(Heard::Repeated));
         }
         let context = snapshot.context(&operation.tool)?;
@@ -130,7 +132,8 @@ impl Verb for Webhook {
 impl Webhook {
     fn is_about(&self, operation: &Operation) -> bool {
         let sent = |key: &Option<String>| key.as_deref() == Some(self.said.reference.as_str());
-        operation.tool == self.tool && operation.attempts.iter().any(|attempt| sent(&attempt.key))
+        let ours = operation.tool == self.tool && operation.attempts.iter().any(|attempt| sent(&attempt.key));
+        ours || !Safeguard::EvidenceIsOurs.stands()
     }
 
     fn weigh(&self, operation: &Operation, context: &Context<'_>) -> Heard {
@@ -140,7 +143,9 @@ impl Webhook {
             let own = own.map(crate::fingerprint::canonical_text);
             own.is_some() && own == *theirs
         };
-        if !self.said.success {
+        if !Safeguard::EvidenceProves.stands() {
+            Heard::Proof
+        } else if !self.said.success {
             Heard::Other
         } else if context.scope_changed() {
             Heard::ScopeChanged

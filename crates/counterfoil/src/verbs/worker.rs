@@ -15,6 +15,7 @@ use crate::error::Refusal;
 use crate::id::{FencingToken, OperationId, WorkerName};
 use crate::operation::{Attempt, Claim, LookUpAnswer, Operation, ResultBody};
 use crate::policy::Meaning;
+use crate::safeguard::Safeguard;
 use crate::snapshot::{Actor, Decided, Declarations, Needs, Snapshot, Verb};
 use crate::time::Timestamp;
 
@@ -142,7 +143,8 @@ impl Verb for Outcome {
         match under(operation, self.fence) {
             // Names of workers and fencing tokens are easy to guess: what somebody else says of an attempt is nothing.
             Ok(attempt)
-                if attempt.held_by.as_ref().is_some_and(|holder| *holder != self.caller.principal) =>
+                if attempt.held_by.as_ref().is_some_and(|holder| *holder != self.caller.principal)
+                    && Safeguard::HolderReports.stands() =>
             {
                 Err(Refusal::StaleClaim)
             }
@@ -170,6 +172,10 @@ impl Outcome {
                 ..Finding::unknown(crate::operation::Marker::BytesWritten, "")
             },
             // A sender that looks around proves nothing with what it does not find.
+            Told::Absent if !Safeguard::SenderProvesNoAbsence.stands() => Finding {
+                meaning: Meaning::NotProcessed,
+                ..Finding::unknown(crate::operation::Marker::BytesWritten, "")
+            },
             Told::Found { .. } | Told::Absent => return self.too_late(snapshot, operation),
         };
         let report = Report {
@@ -197,8 +203,11 @@ impl Outcome {
         }
         // Whoever holds no claim of this operation, and never did, has nothing to say of it.
         let caller = &self.caller.principal;
+        let ever_held = |attempt: &Attempt| {
+            attempt.held_by.as_ref() == Some(caller) || attempt.looked_up_by.contains(caller)
+        };
         let looks = operation.investigation.iter().any(|claim| claim.held_by.as_ref() == Some(caller));
-        if !looks && !operation.attempts.iter().any(|attempt| attempt.held_by.as_ref() == Some(caller)) {
+        if !looks && !operation.attempts.iter().any(ever_held) && Safeguard::HolderReports.stands() {
             return Err(Refusal::StaleClaim);
         }
         let looked = self.looked(snapshot.context(&operation.tool)?.scope_changed())?;

@@ -346,3 +346,25 @@ fn accepted_is_not_done() {
     assert_eq!((kitchen.state("a"), kitchen.hold("a")), ("unknown", Some(HoldReason::NoRecovery)));
     assert_eq!(kitchen.row("a").attempts[0].marker, Some(Marker::BytesWritten));
 }
+
+/// Sent with the new credential it would stand in the ledger as sent to the former vendor account.
+#[test]
+fn the_first_attempt_does_not_go_to_another_vendor_account_either() {
+    let mut kitchen = Kitchen::with(with_key());
+    let elsewhere = || {
+        let mut tool = with_key();
+        if let counterfoil::policy::Carrier::Http(http) = &mut tool.carrier {
+            http.scope = Some("vendor-2".to_owned());
+        }
+        tool
+    };
+    kitchen.prepare("a").unwrap();
+    kitchen.world.declare(elsewhere());
+    let reply = kitchen.execute("a").unwrap();
+    assert_eq!(reply.begun, Begun::NotNow);
+    assert_eq!((reply.view.next.action, reply.view.next.reason), (Action::Review, Some("scope-changed")));
+    assert_eq!(kitchen.row("a").attempts.len(), 0);
+    // Nothing was held for good: declared as before, it runs.
+    kitchen.world.declare(with_key());
+    kitchen.begin("a", 1);
+}

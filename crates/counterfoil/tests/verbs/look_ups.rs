@@ -404,3 +404,42 @@ fn what_nothing_looks_up_any_more_can_still_be_asked_for() {
         assert_eq!(kitchen.state("a"), "succeeded");
     }
 }
+
+/// Between the claim and the report another vendor account came into force: whoever asked may have asked there.
+#[test]
+fn a_miss_does_not_count_where_the_vendor_account_changed_since_the_claim() {
+    for back in [false, true] {
+        let mut kitchen = reply_lost(with_look_up(true, Some(300)));
+        kitchen.wait(600);
+        let claim = claimed(&mut kitchen);
+        let mut changed = with_look_up(true, Some(300));
+        if let counterfoil::policy::Carrier::Http(http) = &mut changed.carrier {
+            http.scope = Some("vendor-2".to_owned());
+        }
+        kitchen.world.declare(changed);
+        if back {
+            kitchen.world.declare(with_look_up(true, Some(300)));
+        }
+        tell(&mut kitchen, claim, 600, looked(LookUpAnswer::Absent));
+        let hold = kitchen.tick("a").view.next.reason;
+        match back {
+            // Declared as before: the miss is good.
+            true => assert_eq!(kitchen.state("a"), "prepared"),
+            false => {
+                assert_eq!((kitchen.state("a"), hold), ("unknown", Some(HoldReason::ScopeChanged.label())));
+            }
+        }
+        assert_eq!(kitchen.row("a").unsettled(), usize::from(!back));
+    }
+    // A record that carries our reference is proof all the same.
+    let mut kitchen = reply_lost(with_look_up(true, Some(300)));
+    kitchen.wait(600);
+    let claim = claimed(&mut kitchen);
+    let mut changed = with_look_up(true, Some(300));
+    if let counterfoil::policy::Carrier::Http(http) = &mut changed.carrier {
+        http.scope = Some("vendor-2".to_owned());
+    }
+    kitchen.world.declare(changed);
+    tell(&mut kitchen, claim, 600, looked(LookUpAnswer::Found));
+    assert_eq!(kitchen.state("a"), "succeeded");
+}

@@ -121,6 +121,24 @@ fn whoever_takes_a_place_inherits_the_wait_for_a_subject() {
 }
 
 #[test]
+fn an_inherited_wait_holds_in_the_commit_that_takes_the_place() {
+    for worked in [false, true] {
+        let mut kitchen = Kitchen::with(bounded());
+        kitchen.about("a", "week-32");
+        kitchen.about("b", "week-32");
+        kitchen.begin("a", 1);
+        kitchen.report("a", 1, if worked { answer(Meaning::Succeeded, 201) } else { lost() });
+        let (draft, offer) = (kitchen.draft("c", r#"{"sku":"c"}"#), Some(kitchen.offer("c")));
+        let changed = Prepare { replaces: Some(id("b")), execute: true, offer, ..draft };
+        let reply = kitchen.world.run(&changed).unwrap();
+        assert!(!matches!(reply.begun, Begun::Started(_)), "worked: {worked}");
+        assert_eq!(kitchen.row("c").attempts.len(), 0, "worked: {worked}");
+        let next = if worked { Action::Approve } else { Action::WaitForOperation };
+        assert_eq!(reply.view.next.action, next, "the answer says what it waits for");
+    }
+}
+
+#[test]
 fn a_success_that_a_person_settles_late_counts_from_then() {
     let mut kitchen = Kitchen::with(bounded());
     kitchen.about("a", "week-32");

@@ -492,3 +492,80 @@ fn nobody_reports_for_somebody_elses_claim() {
     kitchen.outcome(1, fence, answer(Meaning::Succeeded, 201)).unwrap();
     assert_eq!(kitchen.state("a"), "succeeded");
 }
+
+#[test]
+fn whoever_ever_looked_brings_proof_however_late() {
+    for absent_meanwhile in [false, true] {
+        let (mut kitchen, _) = silent(with_worker_look_up());
+        let mine = kitchen.try_claim("w2", "c2", 10_000).unwrap();
+        assert_eq!(mine.mode, Mode::Investigate);
+        kitchen.wait(20);
+        kitchen.tick("a");
+        // Somebody with another token looks next, and may have said by now what it found.
+        let other = caller("another", &["worker"]);
+        let verb = TakeClaim { caller: other.clone(), ..kitchen.claim("w3", "c3", 10_000) };
+        let Claimed::Granted(theirs) = kitchen.world.run(&verb).unwrap() else { panic!("it is due") };
+        assert!(theirs.mode == Mode::Investigate && theirs.claim.fence > mine.claim.fence);
+        let declared = kitchen.world.declared();
+        let absent = Outcome {
+            caller: other,
+            id: id("a"),
+            attempt: 1,
+            fence: theirs.claim.fence,
+            told: Told::Absent,
+            random: 0,
+            declared,
+        };
+        if absent_meanwhile {
+            kitchen.world.run(&absent).unwrap();
+        }
+        let found = Told::Found { reference: Some("po-1".to_owned()), result: None, count: 1 };
+        let stranger = Outcome {
+            caller: caller("third", &["worker"]),
+            fence: mine.claim.fence,
+            told: found.clone(),
+            ..absent.clone()
+        };
+        assert_eq!(kitchen.world.run(&stranger).unwrap_err(), Refusal::StaleClaim);
+        assert!(kitchen.tell(1, mine.claim.fence, Told::Absent).unwrap().stale, "a miss moves nothing");
+        assert_eq!(kitchen.state("a"), "unknown");
+        kitchen.tell(1, mine.claim.fence, found).unwrap();
+        assert_eq!(kitchen.state("a"), "succeeded", "absent meanwhile: {absent_meanwhile}");
+    }
+}
+
+/// The end of the look-ups passes while nobody looks: no evidence that plans nothing may hide it.
+#[test]
+fn what_plans_nothing_does_not_hide_the_end_of_the_look_ups() {
+    type Say = fn(&mut Kitchen, FencingToken, FencingToken);
+    let sayings: [(&str, Say); 3] = [
+        ("a heartbeat", |kitchen, _, looks| {
+            kitchen.heartbeat(1, looks).unwrap();
+        }),
+        ("a late miss", |kitchen, sends, _| {
+            assert!(kitchen.tell(1, sends, Told::Absent).unwrap().stale);
+        }),
+        ("a note", |kitchen, _, _| {
+            let verb = counterfoil::verbs::AddNote {
+                caller: ann(),
+                id: id("a"),
+                text: counterfoil::verbs::Words::parse("asked them").unwrap(),
+                remind_at: None,
+                declared: kitchen.world.declared(),
+            };
+            kitchen.world.run(&verb).unwrap();
+        }),
+    ];
+    for (name, say) in sayings {
+        let (mut kitchen, first) = silent(with_worker_look_up());
+        let looks = kitchen.try_claim("w2", "c2", 3_600_000).unwrap();
+        assert_eq!(looks.mode, Mode::Investigate);
+        kitchen.wait(3595);
+        say(&mut kitchen, first.claim.fence, looks.claim.fence);
+        let due = kitchen.world.due_at(&account(), &id("a"));
+        assert!(due.is_some_and(|due| due <= kitchen.world.now()), "{name}: {due:?}");
+        assert_eq!(kitchen.tick("a").view.next.action, counterfoil::decide::Action::Review, "{name}");
+        let due = kitchen.world.due_at(&account(), &id("a"));
+        assert!(due.is_none_or(|due| due > kitchen.world.now()), "{name}: looked at, {due:?}");
+    }
+}
