@@ -286,6 +286,10 @@ def test_the_server_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> 
     (tmp_path / "deep/er").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "deep/er")
     assert repr(Counterfoil()) == "Counterfoil('http://127.0.0.1:1')" and Counterfoil().account == "dev"
+    with pytest.raises(Unreachable) as ended:
+        Counterfoil(timeout=0.2).get("a")
+    assert f"(http://127.0.0.1:1, from {tmp_path}/.counterfoil/dev.json: does `counterfoil dev` run?)" in str(ended.value)
+    assert "127.0.0.1" not in ended.value.for_model
     monkeypatch.setenv("COUNTERFOIL_URL", "http://127.0.0.1:2/")
     with pytest.raises(ValueError, match="no token"):
         Counterfoil()

@@ -26,6 +26,8 @@ class Place:
     account: str | None
     #: Brings the server back where it belongs to this process.
     revive: Callable[[], None] | None = None
+    #: The server in words, and where it was found, for whoever cannot reach it.
+    found: str = ""
 
 
 def discover(url: str | None, token: str | None, account: str | None) -> Place:
@@ -35,26 +37,28 @@ def discover(url: str | None, token: str | None, account: str | None) -> Place:
     that lies in some folder above.
     """
     found = url or os.environ.get("COUNTERFOIL_URL")
+    source = "" if url else ", from COUNTERFOIL_URL"
     secret = token or os.environ.get("COUNTERFOIL_TOKEN")
     if found is None:
         written = _dev_file(Path.cwd())
         if written is None:
             raise ValueError("no server is named: pass url=, set COUNTERFOIL_URL, or run `counterfoil dev` in this folder")
-        found = written.get("url")
-        secret = token or written.get("token")
-        account = account or written.get("account")
+        path, members = written
+        found, source = members.get("url"), f", from {path}: does `counterfoil dev` run?"
+        secret = token or members.get("token")
+        account = account or members.get("account")
     if not found or not secret:
         raise ValueError("no token: pass token= or set COUNTERFOIL_TOKEN (`counterfoil token create` makes one)")
     if not secret.isascii() or not secret.isprintable() or " " in secret:
         raise ValueError("the token holds characters that no token has")
-    return Place(found, Address.parse(found), secret, account)
+    return Place(found, Address.parse(found), secret, account, found=f"{found}{source}")
 
 
-def _dev_file(folder: Path) -> dict[str, str] | None:
+def _dev_file(folder: Path) -> tuple[Path, dict[str, str]] | None:
     for above in (folder, *folder.parents):
         path = above / ".counterfoil" / "dev.json"
         if path.is_file():
             with path.open("rb") as file:
                 members = json.loads(file.read(MAX_FILE))
-            return {name: value for name, value in members.items() if isinstance(value, str)}
+            return path, {name: value for name, value in members.items() if isinstance(value, str)}
     return None

@@ -172,8 +172,10 @@ class Refused(CounterfoilError):
 class Unreachable(CounterfoilError):
     """No answer came in time, and it is certain that nothing was sent to the destination by this call."""
 
-    def __init__(self, message: str, *, operation_id: str | None = None, code: str | None = None) -> None:
-        super().__init__(message, sent="no", operation_id=operation_id)
+    def __init__(
+        self, message: str, *, operation_id: str | None = None, code: str | None = None, for_model: str | None = None
+    ) -> None:
+        super().__init__(message, sent="no", operation_id=operation_id, for_model=for_model)
         #: What the server last said, if it said something.
         self.code = code
 

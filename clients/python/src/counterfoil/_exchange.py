@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 def send(place: Place, call: Call[T], timeout: float) -> T:
     """Makes a call, and makes it again as `Tries` says, until `timeout`."""
-    tries = Tries(call, timeout, time.monotonic())
+    tries = Tries(call, timeout, time.monotonic(), place.found)
     headers = {"Authorization": f"Bearer {place.token}"}
     while True:
         patience = tries.patience(time.monotonic())

@@ -34,8 +34,9 @@ _NOT_NOW = ("in-progress", "approval-required", "blocked-by-operation", "paused"
 class Tries:
     """The tries of one call until its deadline."""
 
-    def __init__(self, call: Call[Any], timeout: float, now: float) -> None:
+    def __init__(self, call: Call[Any], timeout: float, now: float, server: str = "") -> None:
         self._call = call
+        self._server = server
         self._deadline = now + timeout
         self._delay = FIRST_DELAY
         self._maybe_sent = False
@@ -99,7 +100,9 @@ class Tries:
     def _given_up(self, why: str, code: str | None) -> CounterfoilError:
         operation_id = self._call.operation_id
         if not self._maybe_sent:
-            return Unreachable(f"Counterfoil cannot be reached: {why}", operation_id=operation_id, code=code)
+            told = f"Counterfoil cannot be reached: {why}"
+            where = f"{told} ({self._server})" if self._server else told
+            return Unreachable(where, operation_id=operation_id, code=code, for_model=told)
         message = (
             f"Not confirmed: the call for operation {operation_id} was made and no answer came back. "
             f"Do not do it again in another way; ask for operation {operation_id}."

@@ -44,7 +44,7 @@ fn reference(operation: Option<&Operation>) -> String {
         .and_then(|operation| operation.state.receipt())
         .and_then(|receipt| receipt.reference.as_deref())
     {
-        Some(reference) => format!("reference {reference}"),
+        Some(reference) => format!("with reference {reference}"),
         None => "without a reference".to_owned(),
     }
 }
@@ -52,7 +52,7 @@ fn reference(operation: Option<&Operation>) -> String {
 fn outcome(attempt: u64, outcome: &str, error: &str, operation: Option<&Operation>) -> String {
     let why = if error.is_empty() { String::new() } else { format!(" ({error})") };
     match outcome {
-        "succeeded" => format!("succeeded with {}", reference(operation)),
+        "succeeded" => format!("succeeded {}", reference(operation)),
         "rejected" => format!("attempt {attempt}: the destination refuses{why}"),
         "not_sent" => format!("attempt {attempt}: nothing was sent{why}"),
         "not_processed" => format!("attempt {attempt}: the destination did nothing{why}"),
@@ -64,7 +64,7 @@ fn outcome(attempt: u64, outcome: &str, error: &str, operation: Option<&Operatio
 
 fn looked_up(answer: &str, counts: bool, operation: Option<&Operation>) -> String {
     match answer {
-        "found" => format!("looked up: it is there; succeeded with {}", reference(operation)),
+        "found" => format!("looked up: it is there; succeeded {}", reference(operation)),
         "absent" if counts => {
             "looked up: it is not there and cannot come any more; sending again is safe".to_owned()
         }

@@ -15,6 +15,9 @@ fn another_user_approves_and_only_then_it_is_sent() {
     let early = kitchen.run(&["op", "execute", "order-1"]).ended(6);
     assert!(early.stderr.contains("`counterfoil explain approval-required`"), "{}", early.stderr);
     let fingerprint = fingerprint(&kitchen, "order-1");
+    let command = format!("counterfoil op approve order-1 --fingerprint {fingerprint}\n");
+    let shown = kitchen.run(&["op", "show", "order-1"]).stdout;
+    assert!(shown.contains(&command), "{shown}");
     let own = kitchen.run(&["op", "approve", "order-1", "--fingerprint", &fingerprint]).ended(1);
     assert!(own.stderr.contains("on this database you are os:ada, who prepared it"), "{}", own.stderr);
     assert!(own.stderr.contains("token create --account kitchen --role approver"), "{}", own.stderr);

@@ -141,22 +141,20 @@ impl Operation {
         }
     }
 
-    /// The command that approves it, where the approver must have seen that another operation, with the same action or
-    /// subject or whose place it takes, has succeeded.
+    /// The command that approves it. Where another operation, with the same action or subject or whose place it takes, has
+    /// succeeded, it names that one: the approver must have seen it.
     fn approve_command(&self) -> Option<String> {
-        let holder = self.next.operation.as_ref().filter(|_| self.next.action == "approve")?;
+        (self.next.action == "approve").then_some(())?;
         let (id, fingerprint) = (quoted(&self.id), &self.fingerprint);
-        Some(if [&self.id, holder].iter().any(|id| id.starts_with('-')) {
-            // What begins with a dash is not an option.
-            format!(
-                "counterfoil op approve --fingerprint {fingerprint} --acknowledges={} -- {id}",
-                quoted(holder)
-            )
-        } else {
-            format!(
-                "counterfoil op approve {id} --fingerprint {fingerprint} --acknowledges {}",
-                quoted(holder)
-            )
+        let holder = self.next.operation.as_ref();
+        // What begins with a dash is not an option.
+        let dash = std::iter::once(&self.id).chain(holder).any(|id| id.starts_with('-'));
+        let between = if dash { "=" } else { " " };
+        let acknowledges =
+            holder.map(|holder| format!(" --acknowledges{between}{}", quoted(holder))).unwrap_or_default();
+        Some(match dash {
+            true => format!("counterfoil op approve --fingerprint {fingerprint}{acknowledges} -- {id}"),
+            false => format!("counterfoil op approve {id} --fingerprint {fingerprint}{acknowledges}"),
         })
     }
 
