@@ -3,6 +3,7 @@
 //!
 //! * [`supplier`]: a real HTTP supplier with a durable log of effects and scripted faults.
 //! * [`proxy`]: a TCP proxy that cuts, holds, delays and duplicates.
+//! * [`postgres`]: a real PostgreSQL server, one per process.
 //! * [`raw`]: a listener that records exactly the bytes it was sent.
 //! * [`auditor`]: compares what the ledger claims with what the supplier did.
 //! * [`seed`]: a small generator, so that a run can be repeated from its seed.
@@ -15,6 +16,7 @@
 
 pub mod auditor;
 mod host;
+pub mod postgres;
 pub mod proxy;
 pub mod raw;
 pub mod seed;

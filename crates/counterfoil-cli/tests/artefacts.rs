@@ -177,7 +177,6 @@ fn the_schema_refuses_what_the_reader_refuses() {
     for text in [
         "[sever]\n",
         "[server]\nlisten = 5\n",
-        "[server]\nmark = \"/x\"\n",
         "[mcp]\n",
         "[tools.t.recovery]\nkind = \"lookups\"\n",
         "[tools.t.http]\nmethod = \"POST\"\n",

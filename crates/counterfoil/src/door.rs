@@ -4,6 +4,7 @@ use crate::caller::Caller;
 use crate::error::StoreError;
 use crate::ledger::{Effect, Ledger, NewOperation, TransactionError};
 use crate::snapshot::View;
+use crate::store::Store;
 use crate::store::sqlite::commit_in;
 use crate::verbs::{Enter, Entered, Finish};
 
@@ -46,9 +47,17 @@ fn walk_through<E>(
     new: NewOperation,
     effect: impl FnOnce(&rusqlite::Transaction<'_>) -> Result<Effect, E>,
 ) -> Result<View, TransactionError<E>> {
+    let store = match ledger.store() {
+        Store::Sqlite(store) => store,
+        #[cfg(feature = "postgres")]
+        Store::Postgres(_) => {
+            let text = "the ledger lies in PostgreSQL, and the transaction is one of SQLite";
+            return Err(StoreError::Unusable(text.to_owned()).into());
+        }
+    };
     let id = new.id.clone();
     let enter = Enter(ledger.prepare_verb(caller, NewOperation { execute: true, ..new }, None, false));
-    match commit_in(transaction, ledger.store(), enter)? {
+    match commit_in(transaction, store, enter)? {
         Entered::Replay(view) => Ok(view),
         Entered::NotNow(view) => Err(TransactionError::Unsettled(Box::new(view))),
         Entered::Go(_) => {
@@ -57,7 +66,7 @@ fn walk_through<E>(
             effect_stands(transaction)?;
             let declared = ledger.declared();
             let finish = Finish { caller: caller.clone(), id, reference, result, declared };
-            Ok(commit_in(transaction, ledger.store(), finish)?)
+            Ok(commit_in(transaction, store, finish)?)
         }
     }
 }

@@ -167,6 +167,9 @@ pub enum StoreError {
     /// opened anew. Nothing more is read or written through this process.
     #[error("the ledger's disk failed: {0}")]
     Poisoned(String),
+    /// The answer to a commit was lost, and the database could not be asked afterwards: it may have been written.
+    #[error("nobody knows whether the ledger wrote it: {0}")]
+    Uncertain(String),
     /// What was read back is not what was written.
     #[error("the ledger is damaged: {0}")]
     Corrupt(String),
@@ -181,7 +184,7 @@ impl StoreError {
     pub fn wrote_nothing(&self) -> bool {
         match self {
             Self::Unavailable(_) | Self::Full | Self::Unusable(_) => true,
-            Self::Poisoned(_) | Self::Corrupt(_) => false,
+            Self::Poisoned(_) | Self::Uncertain(_) | Self::Corrupt(_) => false,
         }
     }
 
@@ -190,9 +193,11 @@ impl StoreError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Full => "store-full",
-            Self::Unavailable(_) | Self::Poisoned(_) | Self::Corrupt(_) | Self::Unusable(_) => {
-                "store-unavailable"
-            }
+            Self::Unavailable(_)
+            | Self::Poisoned(_)
+            | Self::Uncertain(_)
+            | Self::Corrupt(_)
+            | Self::Unusable(_) => "store-unavailable",
         }
     }
 }

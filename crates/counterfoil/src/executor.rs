@@ -650,7 +650,10 @@ impl Sending {
                     tracing::warn!(operation = %self.id, code = refusal.code(), "report not taken");
                     return;
                 }
-                Err(Error::Store(error)) if error.wrote_nothing() => {
+                // Where it was written after all, saying it again adds nothing: it is the same attempt.
+                Err(Error::Store(error))
+                    if error.wrote_nothing() || matches!(error, StoreError::Uncertain(_)) =>
+                {
                     tracing::error!(operation = %self.id, code = error.code(), "report not written yet");
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(Duration::from_secs(1));

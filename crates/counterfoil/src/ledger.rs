@@ -11,8 +11,10 @@ use crate::operation::ResultBody;
 use crate::policy::Tool;
 use crate::random::{Random, SeededRandom};
 use crate::snapshot::{Declarations, Existing, Verb, View};
+#[cfg(feature = "postgres")]
+use crate::store::postgres::{PostgresOptions, PostgresStore};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
-use crate::store::{Change, EvidenceRow, Filter, Page};
+use crate::store::{Change, EvidenceRow, Filter, Page, Store};
 use crate::time::{Clock, SystemClock, Timestamp};
 use crate::verbs::{
     AddNote, Approve, Deny, Offer, Prepare, PrepareReply, Release, Resolve, Verdict, Withdraw, Words,
@@ -26,7 +28,7 @@ pub struct Ledger {
 }
 
 struct Inner {
-    store: SqliteStore,
+    store: Store,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     declared: RwLock<Arc<Declarations>>,
@@ -108,10 +110,36 @@ impl Ledger {
         let store = tokio::task::spawn_blocking(move || SqliteStore::open(&path, opening))
             .await
             .map_err(|_| StoreError::Unavailable("opening was cancelled".to_owned()))??;
+        Self::over(store.into(), tools, options.clock, options.random).await
+    }
+
+    /// Opens the ledger in the PostgreSQL database at `url`, creating it if it is not there, and declares `tools`. Its
+    /// time is the database's.
+    ///
+    /// # Errors
+    /// [`StoreError::Unusable`] where the database cannot carry a ledger, [`StoreError::Unavailable`] where it cannot be
+    /// reached.
+    #[cfg(feature = "postgres")]
+    pub async fn open_postgres(
+        url: &str,
+        tools: Vec<Tool>,
+        options: PostgresOptions,
+        random: Arc<dyn Random>,
+    ) -> Result<Self, StoreError> {
+        let store = Box::pin(PostgresStore::open(url, options)).await?;
+        let clock = store.clock();
+        Self::over(store.into(), tools, clock, random).await
+    }
+
+    async fn over(
+        store: Store,
+        tools: Vec<Tool>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> Result<Self, StoreError> {
         let declared = Arc::new(store.register(tools).await?);
         let waiters = Waiters::default();
         tokio::spawn(pump(store.changes(), waiters.clone()));
-        let (clock, random) = (options.clock, options.random);
         Ok(Self { inner: Arc::new(Inner { store, clock, random, declared: RwLock::new(declared), waiters }) })
     }
 
@@ -144,7 +172,7 @@ impl Ledger {
 
     /// What keeps the ledger.
     #[must_use]
-    pub fn store(&self) -> &SqliteStore {
+    pub fn store(&self) -> &Store {
         &self.inner.store
     }
 

@@ -295,6 +295,10 @@ impl From<StoreError> for Problem {
             StoreError::Poisoned(_) => {
                 "The ledger's disk failed while it was written to; what became of this call is known only after a restart."
             }
+            StoreError::Uncertain(_) => {
+                "The connection to the database was lost while it committed; ask again with the same ID to learn what became \
+                 of this call."
+            }
             StoreError::Corrupt(_) => "The ledger could not be read back.",
         };
         Self::new(error.code(), detail).sent(sent).retry_after(1)

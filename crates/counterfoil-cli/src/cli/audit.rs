@@ -38,7 +38,7 @@ fn verify(_args: &VerifyArgs, context: &mut Context<'_>) -> Result<Exit, Command
     database::only_here(context, "audit verify")?;
     let config = context.config()?;
     let (report, mark) = database::block_on(async {
-        let store = database::open(&config, Missing::Refuse)?;
+        let store = database::open(&config, Missing::Refuse).await?;
         let found = (store.verify().await?, store.mark_state());
         store.close().await;
         Ok(found)

@@ -3,12 +3,16 @@
 use std::future::Future;
 use std::path::Path;
 
+use counterfoil::ledger::{Ledger, LedgerOptions};
+use counterfoil::policy::Tool;
+use counterfoil::store::Store;
+use counterfoil::store::postgres::{PostgresOptions, PostgresStore};
 use counterfoil::store::sqlite::{SqliteOptions, SqliteStore};
 use counterfoil::{Account, Principal};
 
 use super::error::CommandError;
 use super::globals::Context;
-use crate::config::{Config, Database};
+use crate::config::{Config, Database, PostgresAddress};
 
 /// Runs one command's asynchronous part to its end.
 ///
@@ -27,28 +31,79 @@ pub enum Missing {
     Refuse,
 }
 
-/// Where the ledger lies.
+/// Fails where the ledger is a file that is not there and the command needs one.
 ///
 /// # Errors
-/// Where there is none and the command needs one.
-pub fn place(config: &Config, missing: Missing) -> Result<&Path, CommandError> {
-    let Database::Sqlite(path) = &config.server.database;
-    if missing == Missing::Refuse && !path.exists() {
-        return Err(CommandError::environment(
-            format!("there is no ledger at {}", path.display()),
-            "`counterfoil token create` and `counterfoil serve` begin one; --config names another configuration",
-        ));
+/// There is none.
+pub fn must_exist(config: &Config, missing: Missing) -> Result<(), CommandError> {
+    match &config.server.database {
+        Database::Sqlite(path) if missing == Missing::Refuse && !path.exists() => {
+            Err(CommandError::environment(
+                format!("there is no ledger at {}", path.display()),
+                "`counterfoil token create` and `counterfoil serve` begin one; --config names another configuration",
+            ))
+        }
+        // Whether a database holds a ledger is only known to whoever connects.
+        Database::Sqlite(_) | Database::Postgres(_) => Ok(()),
     }
-    Ok(path)
 }
 
-/// Opens the ledger without declaring tools: for what concerns no operation.
+/// The settings of a node of this configuration.
+fn node(config: &Config) -> PostgresOptions {
+    PostgresOptions { mark: Some(config.server.mark.clone()), ..PostgresOptions::default() }
+}
+
+/// Opens the store without declaring tools: for what concerns no operation.
 ///
 /// # Errors
-/// Where the file cannot be a ledger.
-pub fn open(config: &Config, missing: Missing) -> Result<SqliteStore, CommandError> {
-    let path = place(config, missing)?;
-    SqliteStore::open(path, SqliteOptions::default()).map_err(|error| unusable(path, &error))
+/// Where the ledger cannot be opened.
+pub async fn open(config: &Config, missing: Missing) -> Result<Store, CommandError> {
+    must_exist(config, missing)?;
+    match &config.server.database {
+        Database::Sqlite(path) => {
+            let opened = SqliteStore::open(path, SqliteOptions::default());
+            opened.map(Store::from).map_err(|error| unusable(path, &error))
+        }
+        Database::Postgres(address) => {
+            let opened = Box::pin(PostgresStore::open(address.expose(), node(config))).await;
+            opened.map(Store::from).map_err(|error| unreachable(address, &error))
+        }
+    }
+}
+
+/// Opens the ledger with these tools.
+///
+/// # Errors
+/// Where it cannot be opened.
+pub async fn open_ledger(
+    config: &Config,
+    tools: Vec<Tool>,
+    options: LedgerOptions,
+) -> Result<Ledger, CommandError> {
+    match &config.server.database {
+        Database::Sqlite(path) => {
+            let failed = |error| unusable(path, &error);
+            let ledger = Ledger::open(path, tools.clone(), options).await.map_err(failed)?;
+            // Whoever knows declarations from the file alone hears of what is no longer declared.
+            ledger.declare_all(tools).await.map_err(failed)?;
+            Ok(ledger)
+        }
+        Database::Postgres(address) => {
+            let opened = Ledger::open_postgres(address.expose(), tools, node(config), options.random);
+            Box::pin(opened).await.map_err(|error| unreachable(address, &error))
+        }
+    }
+}
+
+/// A database that cannot be opened, without its password.
+fn unreachable(address: &PostgresAddress, error: &counterfoil::StoreError) -> CommandError {
+    CommandError {
+        slug: Some(error.code()),
+        ..CommandError::environment(
+            format!("{address}: {error}"),
+            "the database is named by server.database in the configuration, or by --database",
+        )
+    }
 }
 
 /// A ledger that cannot be opened, with the file that it is about.
@@ -73,7 +128,7 @@ pub fn unusable(path: &Path, error: &counterfoil::StoreError) -> CommandError {
 ///
 /// # Errors
 /// Where none is named and the ledger knows none or several.
-pub async fn account(context: &Context<'_>, store: &SqliteStore) -> Result<Account, CommandError> {
+pub async fn account(context: &Context<'_>, store: &Store) -> Result<Account, CommandError> {
     if let Some(account) = &context.globals.account {
         return Ok(account.clone());
     }

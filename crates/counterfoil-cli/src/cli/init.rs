@@ -14,7 +14,7 @@ use super::error::CommandError;
 use super::exit::Exit;
 use super::globals::Context;
 use super::output::quoted;
-use crate::config::{self, Config, Listen, schema};
+use crate::config::{self, Config, Database, Listen, schema};
 use crate::secret;
 
 /// The file as it is written.
@@ -53,16 +53,16 @@ pub fn run(_args: &InitArgs, context: &mut Context<'_>) -> Result<Exit, CommandE
         written.push(schema_path);
     }
     let config = context.config()?;
-    let ledger = database::place(&config, Missing::Create)?.to_owned();
-    let begins = !ledger.exists();
+    let file = match &config.server.database {
+        Database::Sqlite(ledger) => Some(ledger.clone()).filter(|ledger| !ledger.exists()),
+        Database::Postgres(_) => None,
+    };
     let account = match &context.globals.account {
         Some(account) => account.clone(),
         None => Account::parse(ACCOUNT)?,
     };
     let token = first_token(&config, &account)?;
-    if begins {
-        written.push(ledger.clone());
-    }
+    written.extend(file);
     let next = next(&path, &config, &account, token.as_deref());
     let written: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
     if context.out.json {
@@ -75,8 +75,11 @@ pub fn run(_args: &InitArgs, context: &mut Context<'_>) -> Result<Exit, CommandE
         context.out.note(format!("wrote {path}"))?;
     }
     if token.is_none() {
-        let path = ledger.display();
-        context.out.note(format!("{path} has tokens already: no other was made"))?;
+        let place = match &config.server.database {
+            Database::Sqlite(ledger) => ledger.display().to_string(),
+            Database::Postgres(address) => address.to_string(),
+        };
+        context.out.note(format!("{place} has tokens already: no other was made"))?;
     }
     context.out.text(next)?;
     Ok(Exit::Done)
@@ -87,7 +90,7 @@ fn first_token(config: &Config, account: &Account) -> Result<Option<String>, Com
     let (text, digest) = secret::mint()?;
     let id = secret::new_id()?;
     database::block_on(async {
-        let store = database::open(config, Missing::Create)?;
+        let store = database::open(config, Missing::Create).await?;
         let first = store.tokens().await?.is_empty();
         if first {
             let token = Token {

@@ -25,7 +25,7 @@ use super::globals::Context;
 use crate::api::App;
 use crate::api::listen::{self, Socket};
 use crate::config::report::Report;
-use crate::config::{self, Config, Database, Listen, Overrides};
+use crate::config::{self, Config, Listen, Overrides};
 use crate::notify;
 
 /// Run the server
@@ -40,7 +40,7 @@ pub struct ServeArgs {
     /// Listen here instead: an address and port, or `unix:PATH`
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
-    /// Use this ledger instead: `sqlite:PATH`
+    /// Use this ledger instead: `sqlite:PATH` or `postgres://USER@HOST/DATABASE`
     #[arg(long, value_name = "DATABASE")]
     pub database: Option<String>,
     /// End as after SIGTERM when standard input ends: with whoever started it, however that one ends
@@ -307,11 +307,7 @@ fn joined(ended: Result<(), tokio::task::JoinError>, what: &str) {
 }
 
 async fn open(config: &Config, options: LedgerOptions) -> Result<Ledger, CommandError> {
-    let Database::Sqlite(path) = &config.server.database;
-    let failed = |error| super::database::unusable(path, &error);
-    let ledger = Ledger::open(path, tools(config), options).await.map_err(failed)?;
-    ledger.declare_all(tools(config)).await.map_err(failed)?;
-    Ok(ledger)
+    super::database::open_ledger(config, tools(config), options).await
 }
 
 fn tools(config: &Config) -> Vec<Tool> {

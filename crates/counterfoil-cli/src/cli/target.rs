@@ -11,7 +11,6 @@ use counterfoil::caller::{Caller, Roles};
 use counterfoil::executor::Executor;
 use counterfoil::http::HttpDestination;
 use counterfoil::ledger::{Ledger, LedgerOptions};
-use counterfoil::policy::Tool;
 use counterfoil::snapshot::View;
 use counterfoil::store::MarkState;
 use counterfoil::{Account, OperationId, WorkerName};
@@ -190,12 +189,9 @@ fn of_application(call: &Call) -> bool {
 impl Here {
     async fn open(context: &mut Context<'_>, missing: Missing, whose: Whose) -> Result<Self, CommandError> {
         let config = context.config()?;
-        let path = database::place(&config, missing)?;
-        let tools: Vec<Tool> = config.tools.values().map(|declared| declared.tool.clone()).collect();
-        let failed = |error| database::unusable(path, &error);
-        let ledger = Ledger::open(path, tools.clone(), LedgerOptions::default()).await.map_err(failed)?;
-        // Where no server runs, it is a command that tells the file's own clients of a change.
-        ledger.declare_all(tools).await.map_err(failed)?;
+        database::must_exist(&config, missing)?;
+        let tools = config.tools.values().map(|declared| declared.tool.clone()).collect();
+        let ledger = database::open_ledger(&config, tools, LedgerOptions::default()).await?;
         let account = match whose {
             Whose::OneAccount => database::account(context, ledger.store()).await?,
             // Operators see all tools; the account decides nothing.

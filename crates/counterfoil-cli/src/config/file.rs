@@ -38,14 +38,16 @@ section! {
     ServerSection {
         /// An address and port (`127.0.0.1:8787`, the default), or `unix:PATH`.
         listen: Option<At<String>>,
-        /// The ledger: `sqlite:PATH`, relative to this file. Default `sqlite:counterfoil.db`.
+        /// The ledger: `sqlite:PATH`, relative to this file, or `postgres://USER@HOST/DATABASE`. Default
+        /// `sqlite:counterfoil.db`.
         database: Option<At<String>>,
         /// How long a claim lasts without renewal, from 1s to 1h. Default 30s.
         lease: Option<At<Length>>,
         /// How often receipts whose retention is over are purged. Default 1m.
         retention_interval: Option<At<Length>>,
-        /// Where the high-water mark lies.
-        mark: Option<Later>,
+        /// Where this node keeps its high-water mark when the ledger is in PostgreSQL, relative to this file. Default
+        /// `counterfoil.mark`. On SQLite the mark lies beside the ledger.
+        mark: Option<At<String>>,
     }
 }
 

@@ -39,7 +39,7 @@ use crate::suggest::nearest;
 
 pub use self::limits::Limits;
 pub use self::recovery::Assumption;
-pub use self::server::{Database, Listen, Server};
+pub use self::server::{Database, Listen, PostgresAddress, Server};
 pub use self::tool::DeclaredTool;
 
 /// The file that is read where none is named.

@@ -9,12 +9,13 @@ use counterfoil::policy::DEFAULT_LEASE;
 use super::duration::spell;
 use super::file::ServerSection;
 use super::read::length;
-use super::report::{Checks, NOT_IN_THIS_VERSION};
+use super::report::Checks;
 use super::shape::At;
 
 const DEFAULT_RETENTION_INTERVAL: Duration = Duration::from_secs(60);
 const DEFAULT_LISTEN: &str = "127.0.0.1:8787";
 const DEFAULT_DATABASE: &str = "counterfoil.db";
+const DEFAULT_MARK: &str = "counterfoil.mark";
 
 /// Where the server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,36 @@ pub enum Listen {
 pub enum Database {
     /// A file.
     Sqlite(PathBuf),
+    /// A PostgreSQL database that many nodes share.
+    Postgres(PostgresAddress),
+}
+
+/// The address of a PostgreSQL database. It may hold a password, so it is never shown whole.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostgresAddress(String);
+
+impl PostgresAddress {
+    /// The whole address, for whoever connects.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for PostgresAddress {
+    /// Host and database alone.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
+        let rest = rest.split('?').next().unwrap_or_default();
+        let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+        write!(f, "postgres://{place}")
+    }
+}
+
+impl std::fmt::Debug for PostgresAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
 }
 
 /// The settings of the server.
@@ -43,6 +74,8 @@ pub struct Server {
     pub lease: Duration,
     /// How often receipts whose retention is over are purged.
     pub retention_interval: Duration,
+    /// Where the high-water mark of a node on PostgreSQL lies; on SQLite it lies beside the ledger.
+    pub mark: PathBuf,
 }
 
 /// Reads the section; `None` where it does not load.
@@ -73,11 +106,26 @@ pub(super) fn read(section: &ServerSection, path: &Path, checks: &mut Checks<'_>
             checks.error(value.span(), &format!("server.{key}"), message, "choose a value in between");
         }
     }
+    let mark = match (&section.mark, &database) {
+        (Some(text), Some(Database::Sqlite(_))) => {
+            let message = "on SQLite the mark lies beside the ledger";
+            checks.error(
+                text.span(),
+                "server.mark",
+                message,
+                "remove the key, or name a PostgreSQL database",
+            );
+            PathBuf::new()
+        }
+        (Some(text), Some(Database::Postgres(_)) | None) => folder.join(text.get()),
+        (None, _) => folder.join(DEFAULT_MARK),
+    };
     Some(Server {
         listen: listen?,
         database: database?,
         lease: length(section.lease.as_ref(), DEFAULT_LEASE),
         retention_interval: length(section.retention_interval.as_ref(), DEFAULT_RETENTION_INTERVAL),
+        mark,
     })
 }
 
@@ -95,11 +143,11 @@ fn read_listen(text: &At<String>, folder: &Path, checks: &mut Checks<'_>) -> Opt
 }
 
 fn read_database(text: &At<String>, folder: &Path, checks: &mut Checks<'_>) -> Option<Database> {
-    const HINT: &str = "write \"sqlite:PATH\", as in \"sqlite:counterfoil.db\"";
+    const HINT: &str =
+        "write \"sqlite:PATH\", as in \"sqlite:counterfoil.db\", or \"postgres://USER@HOST/DATABASE\"";
     let (key, at) = ("server.database", text.span());
     if text.get().starts_with("postgres:") || text.get().starts_with("postgresql:") {
-        checks.error(at, key, NOT_IN_THIS_VERSION, HINT);
-        return None;
+        return Some(Database::Postgres(PostgresAddress(text.get().clone())));
     }
     match text.get().strip_prefix("sqlite:") {
         Some(":memory:") => {

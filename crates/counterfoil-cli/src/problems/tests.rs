@@ -33,6 +33,7 @@ fn every_code_of_the_library_is_explained() {
         StoreError::Unavailable(String::new()),
         StoreError::Full,
         StoreError::Poisoned(String::new()),
+        StoreError::Uncertain(String::new()),
         StoreError::Corrupt(String::new()),
         StoreError::Unusable(String::new()),
     ];

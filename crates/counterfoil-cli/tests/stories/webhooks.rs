@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use sim::supplier::{Fault, Flavour};
 
 use crate::support::{
-    Answer, Api, Hook, SECRET_VARIABLES, Server, Setup, ToolText, World, column, count, order, pass,
-    stripe_signature,
+    Answer, Api, Hook, SECRET_VARIABLES, Server, Setup, ToolText, World, column, count, on_postgres, order,
+    pass, stripe_signature,
 };
 
 const TOOL: &str = "supplier.create_order";
@@ -179,7 +179,11 @@ fn what_differs_or_says_something_else_is_kept_and_moves_nothing() {
     }
     let answers = column(
         &world.database(),
-        "SELECT json_extract(data, '$.answer') FROM counterfoil_evidence WHERE kind = 'webhook' ORDER BY position",
+        if on_postgres() {
+            "SELECT data::json ->> 'answer' FROM counterfoil_evidence WHERE kind = 'webhook' ORDER BY position"
+        } else {
+            "SELECT json_extract(data, '$.answer') FROM counterfoil_evidence WHERE kind = 'webhook' ORDER BY position"
+        },
     );
     assert_eq!(answers, ["other", "differs", "differs", "differs", "incomplete"]);
     // Equal is what is the same number, however it is written.

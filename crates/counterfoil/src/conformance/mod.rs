@@ -28,12 +28,10 @@ pub use bench::{Bench, Setup};
 pub use verbs::{Append, Insert, Update, tool};
 
 use crate::error::StoreError;
-use crate::store::sqlite::SqliteStore;
+pub use crate::store::Store;
 
-/// The store under test.
-pub type Store = SqliteStore;
-
-/// Runs every topic, each on ledgers of its own under `folder`. `make` opens a store as a test wants it.
+/// Runs every topic that is the same for every store, each on ledgers of its own: their paths lie under `folder`, which
+/// only names them where a store is no file. `make` opens a store as a test wants it.
 ///
 /// # Panics
 /// Where a promise is broken.
@@ -46,6 +44,15 @@ pub async fn exercise(folder: &Path, make: impl Fn(&Path, &Setup) -> Result<Stor
     retention::exercise(&bench("retention")).await;
     sharing::exercise(&bench("sharing")).await;
     faults::exercise(&bench("faults")).await;
+}
+
+/// Runs the topics that are about one file: the application's own transaction on it, its mark, and what is done to it.
+///
+/// # Panics
+/// Where a promise is broken.
+pub async fn exercise_file(folder: &Path, make: impl Fn(&Path, &Setup) -> Result<Store, StoreError>) {
+    let bench = |name: &str| Bench::new(&folder.join(name), &make);
+    sharing::exercise_file(&bench("door")).await;
     marks::exercise(&bench("marks")).await;
     tampering::exercise(&bench("tampering")).await;
 }

@@ -9,11 +9,14 @@ use crate::error::{Error, Refusal, StoreError};
 use crate::id::OperationId;
 use crate::snapshot::PauseDraft;
 use crate::store::Change;
-use crate::store::sqlite::commit_in;
+use crate::store::sqlite::{SqliteStore, commit_in};
 
 pub(super) async fn exercise(bench: &Bench<'_>) {
     racing_processes_make_one_operation_of_one_id(bench).await;
     others_are_heard_of(bench).await;
+}
+
+pub(super) async fn exercise_file(bench: &Bench<'_>) {
     the_applications_transaction_decides(bench).await;
 }
 
@@ -67,6 +70,14 @@ async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(30), future).await.unwrap()
 }
 
+fn file(open: &Open) -> SqliteStore {
+    match &open.store {
+        crate::store::Store::Sqlite(store) => store.clone(),
+        #[cfg(feature = "postgres")]
+        crate::store::Store::Postgres(_) => panic!("only a file has a transaction of this kind"),
+    }
+}
+
 fn connect(open: &Open) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(&open.path).unwrap();
     connection.busy_timeout(Duration::from_secs(5)).unwrap();
@@ -84,16 +95,16 @@ async fn the_applications_transaction_decides(bench: &Bench<'_>) {
 
     let transaction = connection.transaction_with_behavior(immediate).unwrap();
     transaction.execute("INSERT INTO orders VALUES ('a')", []).unwrap();
-    assert!(commit_in(&transaction, &open.store, insert("op-1")).unwrap());
+    assert!(commit_in(&transaction, &file(&open), insert("op-1")).unwrap());
     transaction.rollback().unwrap();
     assert!(stored(&open, "op-1").await.is_none());
 
     let transaction = connection.transaction_with_behavior(immediate).unwrap();
     transaction.execute("INSERT INTO orders VALUES ('b')", []).unwrap();
-    assert!(commit_in(&transaction, &open.store, insert("op-1")).unwrap());
-    let refused = commit_in(&transaction, &open.store, Append::new(&account(), "op-2", 1, &open.declared));
+    assert!(commit_in(&transaction, &file(&open), insert("op-1")).unwrap());
+    let refused = commit_in(&transaction, &file(&open), Append::new(&account(), "op-2", 1, &open.declared));
     assert!(matches!(refused, Err(Error::Refused(Refusal::UnknownOperation))));
-    commit_in(&transaction, &open.store, Append::new(&account(), "op-1", 1, &open.declared)).unwrap();
+    commit_in(&transaction, &file(&open), Append::new(&account(), "op-1", 1, &open.declared)).unwrap();
     transaction.commit().unwrap();
     assert_eq!(stored(&open, "op-1").await.unwrap().version, 2);
     let heard = soon(changes.recv()).await.unwrap();
@@ -104,20 +115,20 @@ async fn the_applications_transaction_decides(bench: &Bench<'_>) {
     // The store and the application take turns on one ledger.
     open.store.commit(insert("op-2")).await.unwrap();
     let transaction = connection.transaction_with_behavior(immediate).unwrap();
-    assert!(!commit_in(&transaction, &open.store, insert("op-2")).unwrap());
-    assert!(commit_in(&transaction, &open.store, insert("op-3")).unwrap());
+    assert!(!commit_in(&transaction, &file(&open), insert("op-2")).unwrap());
+    assert!(commit_in(&transaction, &file(&open), insert("op-3")).unwrap());
     transaction.commit().unwrap();
     let report = open.store.verify().await.unwrap();
     assert_eq!((report.rows, report.chains, report.faults), (4, 2, vec![]));
 
     connection.execute_batch("PRAGMA synchronous = NORMAL").unwrap();
     let transaction = connection.transaction_with_behavior(immediate).unwrap();
-    let refused = commit_in(&transaction, &open.store, insert("op-4"));
+    let refused = commit_in(&transaction, &file(&open), insert("op-4"));
     assert!(matches!(refused, Err(Error::Store(StoreError::Unusable(_)))));
     drop(transaction);
     let elsewhere = bench.open("door-2.db").await;
     let mut connection = connect(&elsewhere);
     let transaction = connection.transaction_with_behavior(immediate).unwrap();
-    let refused = commit_in(&transaction, &open.store, insert("op-4"));
+    let refused = commit_in(&transaction, &file(&open), insert("op-4"));
     assert!(matches!(refused, Err(Error::Store(StoreError::Unusable(_)))));
 }

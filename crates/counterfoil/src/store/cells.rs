@@ -166,11 +166,16 @@ pub(super) fn cells(operation: &Operation) -> Result<Cells<'_>, Failure> {
         result: result.map(serde_json::to_string).transpose()?,
         reference: state.receipt().and_then(|receipt| receipt.reference.as_deref()),
         held: state.hold().is_some() || *duplicate_suspected,
-        open: operation.unresolved() || (operation.released.is_some() && peer.stage == Stage::Unknown),
+        open: open(operation),
         succeeded_at: peer.succeeded_at,
         rejected_as: peer.rejected_as.map(RejectionCode::label),
         stage: peer.stage,
     })
+}
+
+/// Whether an operation stands in others' way: unresolved, or released while nobody knows whether it worked.
+pub(super) fn open(operation: &Operation) -> bool {
+    operation.unresolved() || (operation.released.is_some() && Peer::from(operation).stage == Stage::Unknown)
 }
 
 /// The state without the body of a receipt, which has a column of its own.

@@ -28,6 +28,12 @@ impl Clocks {
         Self { clock, skew, opened }
     }
 
+    /// Where they are read.
+    #[cfg(feature = "postgres")]
+    pub(super) fn source(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
     /// Store time.
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()

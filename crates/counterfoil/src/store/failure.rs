@@ -12,6 +12,12 @@ pub(super) enum Failure {
     Batch(StoreError),
     /// The store: nothing more is read or written through it.
     Fatal(StoreError),
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "other stores do not fail like this"))]
+    /// Something that is not loaded yet: it will be, and the job runs again. Not every store knows this one.
+    Missing,
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "other stores do not fail like this"))]
+    /// The transaction lost against another one; begun anew it may well work. Not every store knows this one.
+    Race,
 }
 
 impl Failure {
@@ -25,6 +31,10 @@ impl Failure {
         match self {
             Self::Job(error) => error,
             Self::Batch(error) | Self::Fatal(error) => Error::Store(error),
+            Self::Race => {
+                Error::Store(StoreError::Unavailable("other nodes were faster, again and again".to_owned()))
+            }
+            Self::Missing => Error::Store(StoreError::Corrupt("something was never loaded".to_owned())),
         }
     }
 

@@ -4,19 +4,29 @@
 //! state in one durable commit. A crash before that commit leaves nothing of the verb; a crash after it leaves all of
 //! it. Nothing in between exists, and nobody is answered before the commit is durable. No decision is made in SQL.
 
+mod any;
 mod cells;
 mod chain;
 mod clocks;
 mod commit;
+mod cursor;
+mod delivery;
 mod failure;
 mod in_force;
 mod policies;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod rows;
+mod shared;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod view;
 
 use serde::{Deserialize, Serialize};
+
+pub use any::Store;
+pub use delivery::{Delivery, Waiting};
+pub use shared::CommitStats;
 
 use crate::guard::Stage;
 use crate::id::{Account, OperationId, Principal, Subject, Task, ToolName};

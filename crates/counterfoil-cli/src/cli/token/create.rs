@@ -56,7 +56,7 @@ pub(super) fn run(args: &CreateArgs, context: &mut Context<'_>) -> Result<Exit, 
     roles.sort_unstable();
     roles.dedup();
     let token = database::block_on(async {
-        let store = database::open(&config, Missing::Create)?;
+        let store = database::open(&config, Missing::Create).await?;
         let now = store.now();
         let token = Token {
             id,

@@ -22,7 +22,7 @@ pub(super) fn run(_args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, C
     database::only_here(context, "token list")?;
     let config = context.config()?;
     let (tokens, now) = database::block_on(async {
-        let store = database::open(&config, Missing::Refuse)?;
+        let store = database::open(&config, Missing::Refuse).await?;
         let listed = (store.tokens().await?, store.now());
         store.close().await;
         Ok(listed)

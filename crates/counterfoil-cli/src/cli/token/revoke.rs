@@ -27,7 +27,7 @@ pub(super) fn run(args: &RevokeArgs, context: &mut Context<'_>) -> Result<Exit, 
     let config = context.config()?;
     let account = context.globals.account.clone();
     let (token, newly) = database::block_on(async {
-        let store = database::open(&config, Missing::Refuse)?;
+        let store = database::open(&config, Missing::Refuse).await?;
         let mine = |token: &Token| {
             token.id == args.id && account.as_ref().is_none_or(|account| *account == token.account)
         };

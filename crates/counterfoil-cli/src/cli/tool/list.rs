@@ -39,7 +39,7 @@ fn items(context: &mut Context<'_>) -> Result<Vec<Box<RawValue>>, CommandError> 
     if context.remote()?.is_none() {
         let config = context.config()?;
         // What is declared can be shown before there is a ledger; listing begins none.
-        if database::place(&config, Missing::Refuse).is_err() {
+        if database::must_exist(&config, Missing::Refuse).is_err() {
             return declared(&config);
         }
     }

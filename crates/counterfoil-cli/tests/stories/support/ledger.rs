@@ -7,6 +7,11 @@ use rusqlite::{Connection, OpenFlags};
 /// The first column of every row.
 #[track_caller]
 pub(crate) fn column(database: &Path, query: &str) -> Vec<String> {
+    if let Some(url) = super::world::postgres(database) {
+        let printed =
+            sim::postgres::Server::shared().sql(&url, &query.replace("counterfoil_", "counterfoil."));
+        return printed.lines().map(str::to_owned).collect();
+    }
     let connection = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let mut statement = connection.prepare(query).unwrap();
     let rows = statement

@@ -21,6 +21,7 @@ pub(crate) use listener::{Message, Receiver, relay};
 pub(crate) use server::Server;
 pub(crate) use server::signal;
 pub(crate) use worker::{Worker, work as worker_process};
+pub(crate) use world::on_postgres;
 pub(crate) use world::{World, order};
 
 use std::time::{Duration, Instant};

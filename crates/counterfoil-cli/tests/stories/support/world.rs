@@ -46,7 +46,11 @@ impl World {
     /// Writes the configuration anew.
     pub(crate) fn configure(&self, setup: &Setup) {
         let path = self.folder.path().join("counterfoil.toml");
-        std::fs::write(path, setup.text(&self.supplier.url())).unwrap();
+        let mut text = setup.text(&self.supplier.url());
+        if let Some(url) = postgres(&self.database()) {
+            text = text.replace("sqlite:counterfoil.db", &url);
+        }
+        std::fs::write(path, text).unwrap();
     }
 
     pub(crate) fn database(&self) -> PathBuf {
@@ -160,4 +164,14 @@ pub(crate) fn order(label: &str, wait_ms: u64) -> Value {
         "execute": true,
         "wait_ms": wait_ms,
     })
+}
+
+/// The database that stands for a file, where `COUNTERFOIL_TEST_STORE=postgres` asks for the stories on PostgreSQL.
+pub(crate) fn postgres(file: &std::path::Path) -> Option<String> {
+    on_postgres().then(|| sim::postgres::Server::shared().database(&file.display().to_string()))
+}
+
+/// Whether the stories are told on PostgreSQL.
+pub(crate) fn on_postgres() -> bool {
+    std::env::var("COUNTERFOIL_TEST_STORE").is_ok_and(|store| store == "postgres")
 }

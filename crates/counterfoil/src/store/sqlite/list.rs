@@ -8,47 +8,13 @@ use crate::error::Refusal;
 use crate::id::{Account, OperationId, ToolName};
 use crate::operation::Operation;
 use crate::store::cells::stage;
+use crate::store::cursor::Cursor;
 use crate::store::failure::{Failure, signed, unsigned};
 use crate::store::{Census, Due, DueOf, EvidenceRow, Filter, Page, ToolCensus, WorkAsked};
 use crate::time::Timestamp;
 
 /// The most that one page holds.
 const LARGEST_PAGE: u32 = 200;
-
-/// Where a page ended. Opaque to whoever carries it: the order may change with the product.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Cursor {
-    created_at: i64,
-    account: String,
-    id: String,
-}
-
-impl Cursor {
-    fn after(operation: &Operation) -> Self {
-        Self {
-            created_at: operation.created_at.as_millis(),
-            account: operation.account.as_str().to_owned(),
-            id: operation.id.as_str().to_owned(),
-        }
-    }
-
-    fn print(&self) -> String {
-        format!(
-            "{}.{}.{}",
-            self.created_at,
-            crate::hex::encode(self.account.as_bytes()),
-            crate::hex::encode(self.id.as_bytes())
-        )
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split('.');
-        let created_at = parts.next()?.parse().ok()?;
-        let mut name = || crate::hex::decode_text(parts.next()?);
-        let (account, id) = (name()?, name()?);
-        parts.next().is_none().then_some(Self { created_at, account, id })
-    }
-}
 
 /// A query under construction. Its text comes from this file alone; every value is bound.
 struct Query {
@@ -398,15 +364,6 @@ pub(super) fn census(connection: &Connection, account: Option<&Account>) -> Resu
 mod tests {
     use super::*;
     use crate::id::Task;
-
-    #[test]
-    fn cursors_survive_any_name_and_refuse_anything_else() {
-        let cursor = Cursor { created_at: -7, account: "a.b".into(), id: "x.y/%7E".into() };
-        assert_eq!(Cursor::parse(&cursor.print()), Some(cursor));
-        for bad in ["", "1", "1.61", "1.61.6", "1.61.62.63", "x.61.62", "1.61.ff"] {
-            assert_eq!(Cursor::parse(bad), None, "{bad}");
-        }
-    }
 
     fn plan(connection: &Connection, sql: &str) -> String {
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();

@@ -21,7 +21,6 @@ mod retention;
 mod row;
 mod rows;
 mod schema;
-mod shared;
 mod threads;
 mod tokens;
 #[cfg(feature = "testing")]
@@ -47,24 +46,24 @@ use crate::snapshot::{Declarations, Needs, PauseDraft, Snapshot, Verb};
 use crate::store::commit::Commit;
 use crate::store::failure::Failure;
 use crate::store::rows::Rows as _;
+use crate::store::shared::Shared;
 use crate::store::view::{self, View};
 use crate::store::{
     AuditReport, Census, Change, Due, DueOf, EvidenceRow, Filter, MarkState, Page, Pause, Token, WorkAsked,
 };
 use crate::time::Timestamp;
 
+pub use crate::store::delivery::{Delivery, Waiting};
+pub use crate::store::shared::CommitStats;
 pub use embedded::commit_in;
-pub use notices::{Delivery, Waiting};
 pub use options::SqliteOptions;
 pub use schema::sql;
 #[cfg(feature = "testing")]
 pub use trace::Trace;
-pub use writer::CommitStats;
 
 use file::Place;
 use mark::{Found, MarkFile};
 use rows::SqliteRows;
-use shared::Shared;
 use threads::Threads;
 use writer::{Job, VerbJob, WriteJob};
 

@@ -8,33 +8,12 @@ use serde_json::json;
 use super::SqliteCommit;
 use crate::id::{Account, OperationId, ToolName};
 use crate::notice::{KEPT_FOR, MOST_KEPT, Notice, Occasion};
+use crate::store::delivery::{Delivery, Waiting};
 use crate::store::failure::{Failure, signed, unsigned};
 use crate::time::Timestamp;
 
 const COLUMNS: &str =
     "position, event, at, occasion, account, tool, operation_id, version, state, action, reason";
-
-/// How a delivery ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delivery {
-    /// The listener has it, or it is none of theirs.
-    Done,
-    /// It did not arrive; it is said again, not before this instant.
-    Failed(Timestamp),
-    /// It is not said any more; why, in fixed words.
-    GivenUp(&'static str),
-}
-
-/// The next notice for a listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    /// What is said.
-    pub notice: Notice,
-    /// How often it failed.
-    pub tries: u32,
-    /// Not before this instant: a delay, or another process's lease.
-    pub not_before: Timestamp,
-}
 
 /// Writes a notice in the commit of its change.
 pub(super) fn append(connection: &Connection, notice: &Notice) -> Result<(), Failure> {

@@ -10,7 +10,6 @@ use super::head::Head;
 use super::mark::{self, Found, MarkFile};
 use super::readers::Readers;
 use super::rows::SqliteRows;
-use super::shared::Shared;
 use super::threads::Threads;
 use super::watcher::Watcher;
 use super::writer::Writer;
@@ -21,6 +20,7 @@ use crate::store::MarkState;
 use crate::store::clocks::Clocks;
 use crate::store::commit::Commit;
 use crate::store::failure::Failure;
+use crate::store::shared::Shared;
 use crate::store::{chain, in_force};
 
 /// Starts the ledger's threads on a file that was checked and brought to this build's schema.

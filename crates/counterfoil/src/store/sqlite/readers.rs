@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::shared::Shared;
 use crate::error::StoreError;
 use crate::store::failure::Failure;
+use crate::store::shared::Shared;
 
 type Task = Box<dyn FnOnce(&Connection) + Send>;
 

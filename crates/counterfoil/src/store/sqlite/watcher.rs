@@ -9,10 +9,10 @@ use rusqlite::Connection;
 use super::head::Head;
 use super::mark::{self, MarkFile};
 use super::pauses;
-use super::shared::Shared;
 use crate::id::{Account, OperationId};
 use crate::store::Change;
 use crate::store::failure::{Failure, signed, unsigned};
+use crate::store::shared::Shared;
 
 /// How often the file is looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -64,6 +64,9 @@ impl Watcher {
             Err(Failure::Fatal(error)) => self.shared.poison(error),
             // The next look sees what this one missed.
             Err(Failure::Batch(error)) => tracing::debug!(%error, "the ledger could not be looked at"),
+            Err(failure @ (Failure::Missing | Failure::Race)) => {
+                tracing::warn!(error = %failure.into_error(), "the ledger could not be looked at");
+            }
             Err(Failure::Job(error)) => tracing::warn!(%error, "the ledger could not be looked at"),
         }
     }

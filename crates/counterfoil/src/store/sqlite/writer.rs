@@ -1,7 +1,6 @@
 //! The writer thread: whatever waits shares one durable commit, and nobody is answered before it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -10,13 +9,13 @@ use tokio::sync::oneshot;
 
 use super::SqliteCommit;
 use super::rows::SqliteRows;
-use super::shared::Shared;
 use crate::error::{Error, StoreError};
 use crate::faults::Fault;
 use crate::snapshot::Verb;
 use crate::store::chain::Tips;
 use crate::store::commit::{Commit, News};
 use crate::store::failure::Failure;
+use crate::store::shared::Shared;
 
 /// Something that waits for the writer. It may run several times, since the commit that it was part of may have to be
 /// replayed; it is answered once.
@@ -104,52 +103,6 @@ where
     }
 }
 
-/// What the writer did.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    commits: AtomicU64,
-    jobs: AtomicU64,
-    largest: AtomicU64,
-    purged: AtomicU64,
-}
-
-/// What this process committed since the ledger was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct CommitStats {
-    /// Durable commits.
-    pub commits: u64,
-    /// Jobs that were part of them.
-    pub jobs: u64,
-    /// The most jobs in one.
-    pub largest: u64,
-    /// Operations whose retention was over and that became tombstones.
-    pub purged: u64,
-}
-
-impl Counters {
-    fn note(&self, jobs: usize) {
-        let jobs = jobs as u64;
-        self.commits.fetch_add(1, Ordering::Relaxed);
-        self.jobs.fetch_add(jobs, Ordering::Relaxed);
-        self.largest.fetch_max(jobs, Ordering::Relaxed);
-    }
-
-    /// Notes that an operation was purged, or was found changed.
-    pub(super) fn purged(&self, purged: bool) {
-        self.purged.fetch_add(u64::from(purged), Ordering::Relaxed);
-    }
-
-    /// The counts so far.
-    pub(super) fn read(&self) -> CommitStats {
-        CommitStats {
-            commits: self.commits.load(Ordering::Relaxed),
-            jobs: self.jobs.load(Ordering::Relaxed),
-            largest: self.largest.load(Ordering::Relaxed),
-            purged: self.purged.load(Ordering::Relaxed),
-        }
-    }
-}
-
 /// Why a commit did not come about.
 enum Stop {
     /// The job at this place failed alone.
@@ -167,6 +120,7 @@ impl From<Failure> for Stop {
             Failure::Fatal(error) => Self::Fatal(error),
             Failure::Batch(error) => Self::Batch(error),
             Failure::Job(error) => Self::Batch(StoreError::Unavailable(error.to_string())),
+            failure @ (Failure::Missing | Failure::Race) => Self::Batch(failure.into_store_error()),
         }
     }
 }
@@ -294,6 +248,7 @@ impl Writer {
                     Failure::Job(error) => Stop::Job(place, error),
                     Failure::Batch(error) => Stop::Batch(error),
                     Failure::Fatal(error) => Stop::Fatal(error),
+                    failure @ (Failure::Missing | Failure::Race) => Stop::from(failure),
                 },
             )?;
         }
@@ -312,6 +267,7 @@ impl Writer {
             // The statement is the commit itself: what is not known to have been taken back is in doubt.
             Failure::Job(error) => Stop::Fatal(StoreError::Poisoned(error.to_string())),
             Failure::Batch(error) => Stop::Batch(error),
+            failure @ (Failure::Missing | Failure::Race) => Stop::from(failure),
             Failure::Fatal(StoreError::Corrupt(text)) => Stop::Fatal(StoreError::Corrupt(text)),
             Failure::Fatal(error) => Stop::Fatal(StoreError::Poisoned(error.to_string())),
         })?;

@@ -1,16 +1,16 @@
 //! What the threads of one store share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{broadcast, watch};
 
-use super::writer::Counters;
+use super::clocks::Clocks;
+use super::commit::News;
+use super::policies::Policies;
 use crate::error::StoreError;
 use crate::faults::Faults;
 use crate::store::Change;
-use crate::store::clocks::Clocks;
-use crate::store::commit::News;
-use crate::store::policies::Policies;
 
 /// Shared by the writer, the readers, the watcher and every handle.
 #[derive(Debug)]
@@ -103,5 +103,52 @@ impl Shared {
     /// Watches for that failure.
     pub(super) fn watch_fatal(&self) -> watch::Receiver<Option<StoreError>> {
         self.fatal.subscribe()
+    }
+}
+
+/// What was committed.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    commits: AtomicU64,
+    jobs: AtomicU64,
+    largest: AtomicU64,
+    purged: AtomicU64,
+}
+
+/// What this process committed since the ledger was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CommitStats {
+    /// Durable commits.
+    pub commits: u64,
+    /// Jobs that were part of them.
+    pub jobs: u64,
+    /// The most jobs in one.
+    pub largest: u64,
+    /// Operations whose retention was over and that became tombstones.
+    pub purged: u64,
+}
+
+impl Counters {
+    /// Notes a commit of this many jobs.
+    pub(super) fn note(&self, jobs: usize) {
+        let jobs = jobs as u64;
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.jobs.fetch_add(jobs, Ordering::Relaxed);
+        self.largest.fetch_max(jobs, Ordering::Relaxed);
+    }
+
+    /// Notes that an operation was purged, or was found changed.
+    pub(super) fn purged(&self, purged: bool) {
+        self.purged.fetch_add(u64::from(purged), Ordering::Relaxed);
+    }
+
+    /// The counts so far.
+    pub(super) fn read(&self) -> CommitStats {
+        CommitStats {
+            commits: self.commits.load(Ordering::Relaxed),
+            jobs: self.jobs.load(Ordering::Relaxed),
+            largest: self.largest.load(Ordering::Relaxed),
+            purged: self.purged.load(Ordering::Relaxed),
+        }
     }
 }
