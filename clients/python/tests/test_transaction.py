@@ -447,6 +447,41 @@ def test_a_start_that_the_guard_held_back_is_remembered(w: World, own: bool, wis
     assert (items(w, "a"), items(w, "b")) == (1, 1)
 
 
+@pytest.mark.parametrize("ends", ["succeeded", "released"])
+def test_rolled_back_it_is_remembered_by_the_process(w: World, ends: str) -> None:
+    for operation in ("a", "b"):
+        w.cf.prepare(operation, "items.create", {"n": 1})
+
+    def late(database: sqlite3.Connection) -> Any:
+        with database:
+            database.execute("INSERT INTO items (operation) VALUES ('other')")
+            return CF.transaction(database, "b", "items.create", {"n": 1}, put("b"))
+
+    with closing(connect(w)) as database:
+        with pytest.raises(RuntimeError):
+            CF.transaction(database, "a", "items.create", {"n": 1}, commits_by_itself("a"))
+        with pytest.raises(Unsettled) as held:
+            late(database)
+        assert held.value.kind == "blocked" and not database.in_transaction
+    assert kinds(w, "b") == ["prepared"] and items(w, "other") == 0
+    w.until("unknown", lambda: w.cf.get("a").state == "unknown")
+    anna = w.client(["approver"], "anna")
+    if ends == "succeeded":
+        anna.resolve("a", "succeeded", "the row is there", reference="item-1")
+    else:
+        anna.release("a", "nobody can tell")
+    with closing(connect(w)) as database:
+        if ends == "succeeded":
+            for call in (late, late, lambda db: CF.transaction(db, "b", "items.create", {"n": 1}, put("b"))):
+                with pytest.raises(Unsettled) as asked:
+                    call(database)
+                assert (asked.value.kind, asked.value.blockers) == ("approval", ("a",))
+            assert items(w, "b") == 0 and kinds(w, "b") == ["prepared", "wished", "held_back"]
+            anna.approve("b", w.cf.get("b").fingerprint, acknowledges="a")
+        assert late(database).reference == "item-3"
+    assert items(w, "b") == 1 and w.cf.get("b").state == "succeeded"
+
+
 def later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
     now = time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: now + days * 86_400_000_000_000)

@@ -41,6 +41,10 @@ SKEW = 60_000
 _BEGIN = "BEGIN IMMEDIATE"
 
 
+#: What the task guard held back in a transaction of the application: by file, account and ID, the operations in the way.
+_held_back: dict[tuple[str, str, str], set[str]] = {}
+
+
 @dataclass(frozen=True)
 class Effect:
     """What the application's own code did."""
@@ -150,6 +154,8 @@ class _Door:
         self.accepted_by = accepted_by
         self.principal = _principal()
         self.now = 0
+        #: Whether the application began the transaction, and may roll it back.
+        self.joined = connection.in_transaction
 
     def walk_through(self, effect: Callable[[sqlite3.Connection], Effect | None]) -> Receipt:
         """Finds the receipt, or opens the way for the effect and joins its receipt to it."""
@@ -333,9 +339,13 @@ class _Door:
         found = blockers(
             self.rows, self.account, self.id, row.task, distinct, row.arguments, row.action, [stored, current]
         )
+        ids = tuple(peer.id for peer in found)
+        rolled_back = tuple(self.rolled_back(row, ids))
+        if found or rolled_back:
+            self.hold_back(head, row, (stored, current), ids + rolled_back, wished, expected)
+        if rolled_back and not found:
+            expected, wished, row.wish = row.version, True, True
         if found:
-            ids = tuple(peer.id for peer in found)
-            self.hold_back(head, row, (stored, current), ids, wished, expected)
             message = f"Operation {self.id} waits for operation {ids[0]}, which has the same action and is not settled."
             raise self.unsettled("blocked", message, blockers=ids)
         for holder in row.body["blocked_by"]:
@@ -386,6 +396,22 @@ class _Door:
         asks = _policy.asks(*tools, bool(row.body.get("asks")), row.arguments)
         _row.update(self.rows, row, _prepared_due(row, tools[0], asks), expected)
         head.write(self.rows)
+        if self.joined:
+            # Whoever lets the error through its own transaction rolls this back.
+            _held_back.setdefault(self.key(), set()).update(row.body["blocked_by"])
+
+    def rolled_back(self, row: Row, ids: tuple[str, ...]) -> list[str]:
+        """By which operations this process has seen it held back, where the application rolled that back."""
+        known = _held_back.get(self.key(), set())
+        left = sorted(known.difference(row.body["blocked_by"]))
+        if known and not left and not self.joined:
+            # It is committed: nobody else can have written while this transaction holds the file.
+            del _held_back[self.key()]
+        return [holder for holder in left if holder not in ids]
+
+    def key(self) -> tuple[str, str, str]:
+        file = next(str(path) for _, name, path in self.rows.execute("PRAGMA database_list") if name == "main")
+        return file, self.account, self.id
 
     def lapse(self, head: Head, row: Row, stored: Tool, current: Tool) -> None:
         """Ends an operation that has waited too long to start, whether or not a server has looked at it since."""
