@@ -548,6 +548,20 @@ kind = "none"
 """
 
 
+def test_a_tool_that_only_the_code_knows_says_where_it_belongs(w: World) -> None:
+    @w.cf.tool("shop.unheard_of", recovery=nothing())
+    def unheard_of(send: Send) -> None:
+        raise AssertionError
+
+    with pytest.raises(Refused) as caught:
+        unheard_of(operation_id="a")
+    assert caught.value.code == "unknown-tool"
+    assert caught.value.hint is not None and "takes no declarations from code" in caught.value.hint
+    with pytest.raises(Refused) as plain:
+        w.cf.run("a", "shop.unheard_of", {})
+    assert "from code" not in str(plain.value.hint)
+
+
 def test_thresholds_and_scope_are_those_of_the_file() -> None:
     both = [when("/amount", greater_than=500), when("/currency", equals="BTC")]
     with world(REFUND) as w:

@@ -41,12 +41,12 @@ class CounterfoilError(RuntimeError):
 MAX_TOLD = 300
 
 
-def _with_reason(message: str, reason: str | None) -> str:
+def _with_reason(message: str, reason: str | None, what: str = "The reason that was given") -> str:
     """Somebody else wrote the reason: it is quoted, on one line, and cut."""
     if not reason:
         return message
     told = reason if len(reason) <= MAX_TOLD else reason[: MAX_TOLD - 1] + "…"
-    return f"{message} The reason that was given: {json.dumps(told, ensure_ascii=False)}."
+    return f"{message} {what}: {json.dumps(told, ensure_ascii=False)}."
 
 
 def of_expired(operation_id: str | None, state: str) -> str:
@@ -75,13 +75,13 @@ class Rejected(CounterfoilError):
     def of(cls, operation: Operation) -> Rejected:
         """What a rejected operation amounts to."""
         rejection = operation.rejection
-        return cls(
-            operation.next.message,
-            code=rejection.code if rejection else "rejected",
-            detail=rejection.detail if rejection else None,
-            operation_id=operation.id,
-            operation=operation,
-        )
+        code, detail = (rejection.code, rejection.detail) if rejection else ("rejected", None)
+        error = cls(operation.next.message, code=code, detail=detail, operation_id=operation.id, operation=operation)
+        last = operation.attempts[-1].error if operation.attempts else None
+        if code == "budget_exhausted" and detail is None:
+            # Nobody gave a reason; why the last attempt came to nothing is as near as it gets.
+            error.for_model = _with_reason(error.for_model, last, "What ended the last attempt")
+        return error
 
 
 class Unsettled(CounterfoilError):

@@ -31,6 +31,13 @@ _URN = "urn:counterfoil:problem:"
 _NOT_NOW = ("in-progress", "approval-required", "blocked-by-operation", "paused")
 
 
+#: What a guarded function is told whose tool the server does not have.
+_IN_THE_FILE = (
+    "`counterfoil serve` takes no declarations from code: the tool belongs into its counterfoil.toml, with "
+    "[tools.NAME.worker] (`w` in `counterfoil dev` writes that)."
+)
+
+
 class Tries:
     """The tries of one call until its deadline."""
 
@@ -131,11 +138,14 @@ class Tries:
             )
         if status >= 500 and self._call.may_send and self._sent(maybe) == "maybe":
             return Unsettled("unknown", operation_id=named, message=message)
+        hint = problem.get("hint")
+        if code == "unknown-tool" and b'"declaration":' in (self._call.body or b""):
+            hint = f"{_IN_THE_FILE} {hint}"
         return Refused(
             detail,
             code=code,
             status=status,
-            hint=problem.get("hint"),
+            hint=hint,
             sent=self._sent(maybe and self._call.may_send),
             operation_id=named,
             operations=others,

@@ -191,7 +191,11 @@ class _Door:
 
     def declared(self, tool: Tool | None) -> Tool:
         if tool is None or tool.withdrawn or not tool.serves(self.account):
-            raise Refused(f"There is no tool {self.tool} for this account.", code="unknown-tool")
+            hint = (
+                f'Declare it in counterfoil.toml with [tools."{self.tool}".recovery] kind = "transaction"; the ledger learns of '
+                "it from `counterfoil serve`, or from a command such as `counterfoil op list`."
+            )
+            raise Refused(f"There is no tool {self.tool} for this account.", code="unknown-tool", hint=hint)
         return tool
 
     def expired(self, stage: str) -> Refused:
